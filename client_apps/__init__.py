@@ -1,0 +1,1 @@
+"""Local algorithms, one file a method."""

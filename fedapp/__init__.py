@@ -1,0 +1,1 @@
+"""What all methods share: data, models, messages, rounds, files."""

@@ -1,0 +1,1 @@
+"""Server rules, one file a method."""

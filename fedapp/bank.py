@@ -1,0 +1,72 @@
+"""The bank: tensors the server keeps for each client, on disk.
+
+A round reads what was committed before it began, so that the order of replies cannot
+matter; ``fresh=True`` adds what the round itself has written.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from fedapp.files import TensorFile
+from fedapp.params import Payload
+from fedapp.versions import Versions, owner_name
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the bank keeps of one client: named parts, examples, round written."""
+
+    client: int
+    num_examples: int
+    round: int
+    file: TensorFile
+
+    def part(self, name: str) -> dict[str, Tensor]:
+        """Return one part, memory-mapped; the others are not read."""
+        return self.file.part(name)
+
+
+class Bank:
+    """Rows by client; only the current round's writes are ever undone."""
+
+    def __init__(self, folder: Path) -> None:
+        self._versions = Versions(folder)
+        self._committed: dict[int, int] = {}
+        self._written: dict[int, int] = {}
+
+    def write(
+        self, client: int, payload: Payload, *, num_examples: int, round: int
+    ) -> None:
+        """Replace the row of ``client``, in force when ``round`` is committed."""
+        notes = {"num_examples": str(num_examples)}
+        self._versions.write(owner_name(client), (round, 0), payload, **notes)
+        self._written[client] = round
+
+    def read(self, client: int, *, fresh: bool = False) -> Row | None:
+        """Return the row of ``client``, or None if it has none."""
+        round_ = self._index(fresh).get(client)
+        if round_ is None:
+            return None
+        file = self._versions.latest(owner_name(client), before=(round_ + 1, 0))
+        assert file is not None
+        return Row(client, int(file.notes["num_examples"]), round_, file)
+
+    def clients(self, *, fresh: bool = False) -> list[int]:
+        """Return the clients that have a row, in order."""
+        return sorted(self._index(fresh))
+
+    def commit(self) -> dict[int, int]:
+        """Put this round's writes in force; return the round of every row."""
+        self._committed |= self._written
+        self._written = {}
+        return dict(self._committed)
+
+    def restore(self, rounds: dict[int, int]) -> None:
+        """Take up the committed ``rounds`` of an earlier process, drop newer files."""
+        self._committed, self._written = dict(rounds), {}
+        self._versions.forget(after=max(rounds.values(), default=0))
+
+    def _index(self, fresh: bool) -> dict[int, int]:
+        return self._committed | self._written if fresh else self._committed

@@ -1,0 +1,169 @@
+"""Messages through a Flower grid: who is there, and replies in order.
+
+Registration asks nodes which client they are; node ids change with every run and
+every restart, so nothing else knows them. Exchange keeps a bounded number of messages
+under way and hands replies on in the order of the messages.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from logging import WARNING, getLogger
+
+from flwr.app import Message, MessageType
+from flwr.serverapp import Grid
+
+from fedapp import records
+from fedapp.turn import Task
+
+log = getLogger("flwr")
+
+Alive = Callable[[], None]
+"""Called while waiting; may raise to stop the run."""
+
+
+Asked = tuple[Task, Message | None]
+"""A task with its message, or with the reply to it; None if there is none."""
+
+
+class RunStopped(RuntimeError):
+    """The run cannot go on; the message says why and what to do."""
+
+
+@dataclass
+class Clients:
+    """The clients that are there, and what they said of themselves.
+
+    ``names`` are ids by client number, ``nodes`` has the node of each that is there.
+    ``announced`` is the number of clients a simulation says it has. ``images`` has, by
+    id, what devices said of their own data: channels, height, width, classes.
+    """
+
+    simulated: bool = True
+    announced: int = 0
+    names: list[str] = field(default_factory=list)
+    nodes: dict[int, int] = field(default_factory=dict)
+    images: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    _known: dict[int, str] = field(default_factory=dict)
+
+    def refresh(self, grid: Grid, *, seconds: float, alive: Alive) -> None:
+        """Learn of nodes that came or went since the last time."""
+        present = set(grid.get_node_ids())
+        for node in self._known.keys() - present:
+            del self._known[node]
+        strangers = sorted(present - self._known.keys())
+        if strangers:
+            self._ask(grid, strangers, seconds, alive)
+        if not self.names:
+            return
+        number = {name: index for index, name in enumerate(self.names)}
+        self.nodes = {
+            number[name]: node for node, name in self._known.items() if name in number
+        }
+
+    def await_all(
+        self, grid: Grid, count: int, *, seconds: float, reply_seconds: float, alive: Alive
+    ) -> None:
+        """Wait until ``count`` clients are there (0: at least one, then who is there).
+
+        Raises
+        ------
+        RunStopped
+            If they do not come in time, are more, or two have the same id.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            self.refresh(grid, seconds=reply_seconds, alive=alive)
+            found = sorted(self._known.values(), key=_natural)
+            if len(set(found)) < len(found):
+                twice = next(name for name in found if found.count(name) > 1)
+                raise RunStopped(f"two nodes say they are client {twice!r}; ids are unique")
+            if count > 0 and max(len(found), self.announced) > count:
+                break
+            if self.simulated and 0 < self.announced < count:
+                break
+            if found and len(found) >= count:
+                self.names = found
+                self.refresh(grid, seconds=reply_seconds, alive=alive)
+                return
+            if time.monotonic() > deadline:
+                break
+            alive()
+            time.sleep(0.1)
+        raise RunStopped(
+            f"{max(len(found), self.announced)} clients are there, but data.clients = "
+            f"{count}{self._advice(count)}"
+        )
+
+    def _advice(self, count: int) -> str:
+        if self.simulated:
+            return (
+                f': with flwr run, add --federation-config "num-supernodes={count} '
+                'client-resources-num-cpus=1" (fedapp run does that), or change '
+                "data.clients"
+            )
+        return ": start more SuperNodes, change data.clients, or raise rounds.wait-seconds"
+
+    def _ask(
+        self, grid: Grid, nodes: list[int], seconds: float, alive: Alive
+    ) -> None:
+        asks = (
+            (Task(-1, {}), Message(records.request({}, {}, {}), node, MessageType.QUERY))
+            for node in nodes
+        )
+        answers = exchange(grid, asks, window=64, seconds=seconds, alive=alive)
+        for node, (_, answer) in zip(nodes, answers, strict=True):
+            if answer is None or not answer.has_content():
+                cause = answer.error.reason if answer is not None else "no answer"
+                log.log(WARNING, "node %s did not say which client it is: %s", node, cause)
+                continue
+            who = records.read_who(answer.content)
+            self._known[node] = who.name
+            self.simulated, self.announced = who.simulated, who.clients
+            if who.images:
+                self.images[who.name] = who.images
+
+
+def _natural(name: str) -> tuple[int, int, str]:
+    return (0, int(name), name) if name.isdecimal() else (1, 0, name)
+
+
+def exchange(
+    grid: Grid,
+    messages: Iterable[Asked],
+    *,
+    window: int,
+    seconds: float,
+    alive: Alive,
+) -> Iterator[Asked]:
+    """Send messages, at most ``window`` at a time; yield replies in their order.
+
+    A message that is None (its client is away), or is not answered within ``seconds``,
+    yields None. ``messages`` is consumed only as the window allows.
+    """
+    source = iter(messages)
+    pending: deque[tuple[Task, str, float]] = deque()
+    arrived: dict[str, Message] = {}
+    pause = 0.002
+    while True:
+        while len(pending) < window and (item := next(source, None)) is not None:
+            task, message = item
+            ids = list(grid.push_messages([message])) if message is not None else []
+            pending.append((task, ids[0] if ids else "", time.monotonic()))
+            del message, item
+        if not pending:
+            return
+        task, message_id, sent = pending[0]
+        if message_id in arrived or not message_id or time.monotonic() - sent > seconds:
+            pending.popleft()
+            yield task, arrived.pop(message_id, None)
+            continue
+        wanted = [i for _, i, _ in pending if i and i not in arrived]
+        news = list(grid.pull_messages(wanted))
+        arrived |= {reply.metadata.reply_to_message_id: reply for reply in news}
+        alive()
+        pause = 0.002 if news else min(0.1, pause * 1.5)
+        if not news:
+            time.sleep(pause)
+        del news

@@ -1,0 +1,96 @@
+"""Writing and reading files so that a reader never sees half of one."""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from fedapp.params import Payload
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary path in the same folder; on success it becomes ``path``.
+
+    If the body fails, ``path`` is as it was and the temporary file is gone.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def sha256(text: str) -> str:
+    """Return the SHA-256 of ``text``, in hexadecimal."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace ``path`` by ``text`` in one step."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replace ``path`` by ``value`` as JSON in one step; NaN is refused."""
+    write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
+
+
+def write_tensors(path: Path, payload: Payload, **notes: str) -> None:
+    """Replace ``path`` by a safetensors file of ``part/name`` entries in one step."""
+    leaves = {
+        f"{part}/{name}": leaf.detach().contiguous()
+        for part, tree in payload.items()
+        for name, leaf in tree.items()
+    }
+    with replacing(path) as temporary:
+        save_file(leaves, temporary, metadata={"version": "1", **notes})
+
+
+class TensorFile:
+    """A safetensors file of named parts, memory-mapped and read part by part.
+
+    Raises
+    ------
+    ValueError
+        If the file is truncated or not one of ours; the message names it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            with safe_open(path, framework="pt") as file:
+                self.notes: dict[str, str] = file.metadata() or {}
+                self._names = list(file.keys())
+        except (SafetensorError, OSError) as error:
+            raise ValueError(f"{path} is not a whole tensor file: {error}") from None
+        if self.notes.get("version") != "1":
+            raise ValueError(f"{path} was not written by this version of the app")
+
+    def part(self, part: str) -> dict[str, torch.Tensor]:
+        """Return the tensors of one part; nothing else is read."""
+        start = f"{part}/"
+        with safe_open(self.path, framework="pt") as file:
+            return {
+                name[len(start) :]: file.get_tensor(name)
+                for name in self._names
+                if name.startswith(start)
+            }
+
+    def payload(self) -> dict[str, dict[str, torch.Tensor]]:
+        """Return all parts."""
+        parts = dict.fromkeys(name.split("/", 1)[0] for name in self._names)
+        return {part: self.part(part) for part in parts}

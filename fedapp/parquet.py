@@ -1,0 +1,88 @@
+"""Decode image data sets in the hub's parquet layout."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from fedapp.decoded import Columns, Decoded, Source, number, stack
+
+
+def decode_parquet(sources: list[Source], columns: Columns) -> Decoded:
+    names = [columns.image, columns.label, *filter(None, [columns.client])]
+    tables = [_table(source.file, names) for source in sources]
+    flags = np.repeat([s.test for s in sources], [len(table) for table in tables])
+    if len(flags) == 0:
+        raise ValueError(f"{sources[0].file} has no rows")
+
+    def images() -> Iterator[tuple[bytes | None, str]]:
+        for source, table in zip(sources, tables, strict=True):
+            column = table[columns.image]
+            if pa.types.is_struct(column.type):
+                column = pa.chunked_array(
+                    [chunk.field("bytes") for chunk in column.chunks]
+                )
+            for row, value in enumerate(column):
+                yield value.as_py(), f"{source.file}, row {row}"
+
+    labels, classes = _number_tables(sources, tables, columns)
+    owners = None
+    if columns.client:
+        values = [v for table in tables for v in table[columns.client].to_pylist()]
+        codes = {v: code for code, v in enumerate(sorted({*values} - {None}, key=str))}
+        owners = np.array([codes.get(v, -1) for v in values], dtype=np.int64)
+    return Decoded(stack(images(), len(flags)), labels, owners, flags, classes)
+
+
+def _table(file: Path, names: list[str]) -> pa.Table:
+    try:
+        there = pq.read_schema(file).names
+        settings = ("data.image-column", "data.label-column", "data.client-column")
+        for name, setting in zip(names, settings, strict=False):
+            if name not in there:
+                raise ValueError(
+                    f"{file} has no column {name!r}; it has {', '.join(there)}: "
+                    f"set {setting} to one of these"
+                )
+        table = pq.read_table(file, columns=names)
+    except (OSError, pa.ArrowException) as error:
+        raise ValueError(f"{file} cannot be read as parquet: {error}") from error
+    kind = table.schema.field(names[0]).type
+    inner = kind.field("bytes").type if pa.types.is_struct(kind) else kind
+    if not (pa.types.is_binary(inner) or pa.types.is_large_binary(inner)):
+        raise ValueError(
+            f"{file}: column {names[0]!r} holds {kind}, not encoded images; set "
+            "data.image-column to the one that does"
+        )
+    return table
+
+
+def _number_tables(
+    sources: list[Source], tables: list[pa.Table], columns: Columns
+) -> tuple[NDArray[np.int64], int]:
+    values: list[int | str] = []
+    for source, table in zip(sources, tables, strict=True):
+        column = table[columns.label].to_pylist()
+        for row, value in enumerate(column):
+            if not isinstance(value, int | str) or isinstance(value, bool):
+                raise ValueError(
+                    f"{source.file}, row {row}: label {value!r} in column "
+                    f"{columns.label!r} is neither integer nor text; set "
+                    "data.label-column to the one that holds classes"
+                )
+        values += column
+    known = _class_count(tables[0].schema, columns.label)
+    return number(values, f"column {columns.label!r} of {sources[0].file}: ", known)
+
+
+def _class_count(schema: pa.Schema, label: str) -> int | None:
+    """Return how many classes the Hugging Face description of a column names."""
+    try:
+        about = json.loads((schema.metadata or {})[b"huggingface"])
+        return len(about["info"]["features"][label]["names"])
+    except (KeyError, TypeError, ValueError):
+        return None

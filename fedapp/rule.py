@@ -1,0 +1,90 @@
+"""The settings that say how a data set is dealt, checked, and the sizes they give."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedapp.quotas import Flags, Ints
+
+PARTITIONS = ("iid", "dirichlet", "label-subset", "label-proportions", "natural")
+MIN_TRAIN = 10
+MIN_TEST = 5
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The settings that say how a pool is dealt, and the sizes they give."""
+
+    kind: str
+    clients: int
+    alpha: float
+    width: int
+    train: int
+    test: int
+    fraction: float
+    allowed: Flags
+    free: bool
+    seed: int
+
+
+def check(rule: Rule, labels: Ints, official_test: Flags | None) -> None:
+    if rule.kind not in PARTITIONS:
+        raise ValueError(
+            f"data.partition = {rule.kind!r}; use one of {', '.join(PARTITIONS)}"
+        )
+    if rule.clients < 1 or rule.train < 0 or not 0 < rule.fraction < 1:
+        raise ValueError(
+            "need data.clients >= 1, data.samples-per-client >= 0 and 0 < "
+            f"data.test-fraction < 1; got {rule.clients}, {rule.train} and "
+            f"{rule.fraction}"
+        )
+    if not rule.alpha > 0:
+        raise ValueError(f"data.alpha must be positive, not {rule.alpha}")
+    if not rule.free and rule.kind in ("label-subset", "natural"):
+        raise ValueError(
+            f"data.shift = 'label-window' does not go with data.partition = "
+            f"{rule.kind!r}, which decides itself who holds which class; use iid, "
+            "label-proportions or dirichlet"
+        )
+    if rule.train and (rule.train < MIN_TRAIN or rule.test < MIN_TEST):
+        raise ValueError(
+            f"data.samples-per-client = {rule.train} with data.test-fraction = "
+            f"{rule.fraction} makes {rule.train} training and {rule.test} test "
+            f"samples; at least {MIN_TRAIN} and {MIN_TEST} are needed: raise one of "
+            "the two settings, or use 0 samples per client for all there are"
+        )
+    train, test = rule.train or MIN_TRAIN, rule.test or MIN_TEST
+    if official_test is None:
+        _check_enough(rule, "", len(labels), train + test)
+    else:
+        count = int(official_test.sum())
+        _check_enough(rule, "official training ", len(labels) - count, train)
+        _check_enough(rule, "official test ", count, test)
+
+
+def _check_enough(rule: Rule, what: str, there: int, each: int) -> None:
+    if there < rule.clients * each:
+        raise ValueError(
+            f"data.clients = {rule.clients} need {rule.clients * each} {what}samples "
+            f"({each} each); the data set has {there}: use fewer clients"
+            + (", fewer samples per client" if rule.train else "")
+            + " or more data"
+        )
+
+
+def shortfalls(rule: Rule, there: Ints, wanted: int, what: str) -> list[str]:
+    return [
+        f"client {client} has {count} {what}, fewer than the {wanted} that "
+        f"data.samples-per-client = {rule.train} asks for"
+        for client, count in enumerate(there)
+        if count < wanted
+    ]
+
+
+def test_sizes(rule: Rule, sizes: Ints) -> Ints:
+    """Return the test share of each size: as set, or the fraction of a smaller one."""
+    shares = np.round(rule.fraction * sizes).astype(np.int64)
+    shares = np.clip(shares, MIN_TEST, sizes - MIN_TRAIN)
+    if rule.train:
+        shares[sizes == rule.train + rule.test] = rule.test
+    return shares

@@ -1,0 +1,69 @@
+"""Tensors kept on disk by owner and version: clients' memories, the server's bank.
+
+A version is ``(round, step)``: the phase of a round that wrote it. What a round wrote
+is in force once that round is committed; until then the version before it is still
+there, so that an interrupted round can be done again from the same start.
+"""
+
+import re
+from pathlib import Path
+
+from fedapp.files import TensorFile, write_tensors
+from fedapp.params import Payload
+
+Version = tuple[int, int]
+START: Version = (0, 0)
+
+_NAME = re.compile(r"r(\d{6})-(\d{2})\.safetensors")
+
+
+class Versions:
+    """One folder per owner, one file per version, the last two kept."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write(
+        self, owner: str, version: Version, payload: Payload, **notes: str
+    ) -> None:
+        """Store ``payload`` as ``version`` of ``owner``, in one step."""
+        round_, step = version
+        home = self.folder / owner
+        write_tensors(home / f"r{round_:06}-{step:02}.safetensors", payload, **notes)
+        # What a running round may still need is its own versions and the newest
+        # version before it.
+        older = [v for v in self._versions(owner) if v[0] < round_]
+        for old in older[:-1]:
+            self._path(owner, old).unlink(missing_ok=True)
+
+    def latest(self, owner: str, *, before: Version | None = None) -> TensorFile | None:
+        """Return the newest version of ``owner``, below ``before`` if that is given."""
+        found = [v for v in self._versions(owner) if before is None or v < before]
+        return TensorFile(self._path(owner, found[-1])) if found else None
+
+    def owners(self) -> list[str]:
+        """Return all owners, sorted."""
+        if not self.folder.is_dir():
+            return []
+        return sorted(entry.name for entry in self.folder.iterdir() if entry.is_dir())
+
+    def forget(self, *, after: int) -> None:
+        """Delete every version of a round later than ``after``."""
+        for owner in self.owners():
+            for version in self._versions(owner):
+                if version[0] > after:
+                    self._path(owner, version).unlink(missing_ok=True)
+
+    def _path(self, owner: str, version: Version) -> Path:
+        return self.folder / owner / f"r{version[0]:06}-{version[1]:02}.safetensors"
+
+    def _versions(self, owner: str) -> list[Version]:
+        home = self.folder / owner
+        names = [entry.name for entry in home.iterdir()] if home.is_dir() else []
+        matches = (_NAME.fullmatch(name) for name in names)
+        return sorted((int(m[1]), int(m[2])) for m in matches if m)
+
+
+def owner_name(client: int) -> str:
+    """Return the folder name of a client, sorted like its number."""
+    return f"{client:06}"

@@ -1,0 +1,288 @@
+"""HDC-FL, server side: soft mixtures of group encoders, grouped by head geometry.
+
+No public paper page or code exists; the order of operations follows the specification,
+section 23. Training is FedPer's and never sees a personal encoder: those are formed
+for evaluation and deployment only. The server sees the clients' heads.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from sklearn.metrics import adjusted_rand_score
+
+from fedapp.algorithm import Update
+from fedapp.bank import Row
+from fedapp.mixture import (
+    from_second_moments,
+    group_prototypes,
+    group_weights,
+    mix_encoders,
+    to_second_moments,
+)
+from fedapp.params import Params, Payload, WeightedMean, select
+from fedapp.refresh import MIN_CLIENTS, Groups, Refresh, refresh
+from fedapp.stability import Gate, Snapshot, Thresholds
+from fedapp.strategy import RoundStrategy
+from fedapp.turn import Expected, State, Task, Turn, specs_of
+
+
+@dataclass(kw_only=True)
+class HdcFl(RoundStrategy):
+    """FedPer, a bank of (encoder, head) per client, groups, personal encoders."""
+
+    refresh_every: Annotated[
+        int, Field(ge=1, description="rounds between refreshes; the last round has one")
+    ]
+    energy: Annotated[
+        float, Field(gt=0, le=1, description="share of head energy the subspace keeps")
+    ]
+    rank: Annotated[int, Field(ge=0, description="fixed subspace rank; 0: by energy")]
+    max_groups: Annotated[int, Field(ge=1, description="largest group count tried")]
+    min_silhouette: Annotated[
+        float, Field(ge=-1, le=1, description="below it all clients form one group")
+    ]
+    min_ari: Annotated[
+        float, Field(ge=-1, le=1, description="agreement with the refresh before")
+    ]
+    max_change: Annotated[
+        float, Field(ge=0, description="change of head similarities allowed")
+    ]
+    stable_refreshes: Annotated[
+        int, Field(ge=1, description="stable refreshes in a row that activate")
+    ]
+    min_head_change: Annotated[
+        float, Field(ge=0, description="median move of heads from their start, relative")
+    ]
+    activation: Annotated[
+        Literal["stable", "always"],
+        Field(description="when personal encoders are used"),
+    ]
+    force_final: Annotated[
+        bool, Field(description="use them in the last round in any case")
+    ]
+    latch: Annotated[bool, Field(description="once active, stay active")]
+    temperature: Annotated[
+        float, Field(gt=0, description="soft-max temperature of memberships")
+    ]
+    mix: Annotated[
+        float, Field(ge=0, le=1, description="1: group mixture, 0: own encoder")
+    ]
+    max_age: Annotated[
+        int, Field(ge=0, description="rounds until an entry leaves prototypes; 0: never")
+    ]
+    bn_variance: Annotated[
+        Literal["linear", "total"],
+        Field(description="mix BatchNorm variances linearly, or as a mixture's variance"),
+    ]
+
+    def init(self, initial: Params) -> tuple[Params, State]:
+        return select(initial, "encoder"), {"initial-head": select(initial, "head")}
+
+    def broadcast(self, params: Params, state: State, turn: Turn) -> Payload:
+        return {"encoder": params}
+
+    def expects(self, params: Params, state: State, turn: Turn) -> Expected:
+        return {"encoder": specs_of(params), "head": specs_of(state["initial-head"])}
+
+    def update(
+        self, params: Params, state: State, updates: Iterable[Update], turn: Turn
+    ) -> tuple[Params, State]:
+        mean = WeightedMean()
+        for update in updates:
+            turn.bank.write(
+                update.client,
+                update.sent,
+                num_examples=update.num_examples,
+                round=turn.round,
+            )
+            mean.add(update.sent["encoder"], update.num_examples)
+        if turn.round % self.refresh_every == 0 or turn.last:
+            state = self._refresh(state, turn)
+        return mean.value(), state
+
+    def personal(
+        self, params: Params, state: State, clients: Iterable[int], turn: Turn
+    ) -> Iterator[Task]:
+        """Yield each client's mixture, formed one at a time from the bank as it is."""
+        groups = groups_of(state)
+        if groups is None or not self._active(state, turn):
+            for client in clients:
+                yield Task(client, {"encoder": params}, {"personalised": False})
+            return
+        rows = [row(turn, client) for client in groups.clients]
+        counts = np.array([r.num_examples if self._fresh(r, turn) else 0 for r in rows])
+        trees = (
+            (int(label), float(count), self._to_mix(r.part("encoder")))
+            for r, label, count in zip(rows, groups.labels, counts, strict=True)
+        )
+        prototypes = group_prototypes(trees, len(groups.ids))
+        weights = group_weights(groups.weights, groups.labels, counts)
+        place = {client: index for index, client in enumerate(groups.clients)}
+        for client in clients:
+            if client not in place:
+                yield Task(client, {"encoder": params}, {"personalised": False})
+                continue
+            own = self._to_mix(rows[place[client]].part("encoder"))
+            mixed = mix_encoders(prototypes, weights[place[client]], own, mix=self.mix)
+            encoder = self._from_mix(mixed, params)
+            yield Task(client, {"encoder": encoder}, {"personalised": True})
+
+    def _active(self, state: State, turn: Turn) -> bool:
+        if self.activation == "always" or (self.force_final and turn.last):
+            return True
+        return gate_of(state).active
+
+    def _fresh(self, row: Row, turn: Turn) -> bool:
+        return self.max_age == 0 or turn.round - row.round <= self.max_age
+
+    def _to_mix(self, encoder: Params) -> Params:
+        return to_second_moments(encoder) if self.bn_variance == "total" else encoder
+
+    def _from_mix(self, mixed: Params, like: Params) -> Params:
+        if self.bn_variance == "total":
+            return from_second_moments(mixed, like)
+        return mixed
+
+    def _refresh(self, state: State, turn: Turn) -> State:
+        clients = turn.bank.clients(fresh=True)
+        if len(clients) < MIN_CLIENTS:
+            return {**state, "gate": gate_tensors(Gate(active=gate_of(state).active))}
+        groups = groups_of(state)
+        previous = groups.lasting() if groups is not None else {}
+        found = refresh(
+            clients,
+            lambda client: row(turn, client).part("head")["weight"].numpy(),
+            state["initial-head"]["weight"].numpy(),
+            before=snapshot_of(state),
+            previous=previous,
+            next_id=int(state["groups"]["next-id"]) if groups is not None else 0,
+            gate=gate_of(state),
+            energy=self.energy,
+            rank=self.rank,
+            max_groups=self.max_groups,
+            temperature=self.temperature,
+            thresholds=Thresholds(
+                min_silhouette=self.min_silhouette,
+                min_ari=self.min_ari,
+                max_change=self.max_change,
+                min_head_change=self.min_head_change,
+                stable_refreshes=self.stable_refreshes,
+                latch=self.latch,
+            ),
+            seed=turn.seed,
+        )
+        after = {**state, **state_of_refresh(found)}
+        self._log(found, self._active(after, turn), turn)
+        return after
+
+    def _log(self, found: Refresh, active: bool, turn: Turn) -> None:
+        lasting = found.groups.lasting()
+        latent = [turn.groups[client] for client in lasting] if turn.groups else []
+        ari_latent = adjusted_rand_score(latent, list(lasting.values())) if latent else ""
+        turn.log(
+            "hdc-fl/refreshes.csv",
+            {
+                "round": turn.round,
+                "groups": len(found.groups.ids),
+                "rank": found.subspace.rank,
+                "energy": found.subspace.energy,
+                "silhouette": _or_blank(found.silhouette),
+                "ari_previous": _or_blank(found.ari),
+                "descriptor_change": _or_blank(found.change),
+                "stable": found.gate.counter > 0,
+                "active": active,
+                "ari_latent": ari_latent,
+                "head_change": found.head_change,
+                "spectral_gap": found.subspace.gap,
+            },
+        )
+        for client, weights in zip(
+            found.groups.clients, found.groups.weights, strict=True
+        ):
+            for group, weight in zip(found.groups.ids, weights, strict=True):
+                turn.log(
+                    "hdc-fl/memberships.csv",
+                    {
+                        "round": turn.round,
+                        "client": client,
+                        "group": group,
+                        "membership": float(weight),
+                        "assigned": lasting.get(client) == group,
+                    },
+                )
+
+
+def row(turn: Turn, client: int) -> Row:
+    """Return the newest bank row of a client that has one."""
+    found = turn.bank.read(client, fresh=True)
+    assert found is not None
+    return found
+
+
+def _or_blank(value: float | None) -> float | str:
+    return "" if value is None else value
+
+
+# The state between rounds holds tensors only; these read it and write it.
+
+
+def state_of_refresh(found: Refresh) -> State:
+    """Return what the next rounds need of a refresh."""
+    groups, snap = found.groups, found.snapshot
+    return {
+        "gate": gate_tensors(found.gate),
+        "groups": {
+            "clients": torch.tensor(list(groups.clients)),
+            "labels": torch.from_numpy(groups.labels),
+            "weights": torch.from_numpy(groups.weights),
+            "ids": torch.tensor(list(groups.ids)),
+            "next-id": torch.tensor(found.next_id),
+        },
+        "snapshot": {
+            "clients": torch.from_numpy(snap.clients),
+            "labels": torch.from_numpy(snap.labels),
+            "similarity": torch.from_numpy(snap.similarity),
+        },
+    }
+
+
+def gate_tensors(gate: Gate) -> Params:
+    """Return the gate as state."""
+    return {
+        "counter": torch.tensor(gate.counter),
+        "failures": torch.tensor(gate.failures),
+        "active": torch.tensor(gate.active),
+    }
+
+
+def gate_of(state: State) -> Gate:
+    """Return the gate in ``state``, closed if there was no refresh."""
+    if "gate" not in state:
+        return Gate()
+    gate = state["gate"]
+    return Gate(int(gate["counter"]), int(gate["failures"]), bool(gate["active"]))
+
+
+def groups_of(state: State) -> Groups | None:
+    """Return the groups of the last refresh, if there was one."""
+    if "groups" not in state:
+        return None
+    groups = state["groups"]
+    return Groups(
+        clients=groups["clients"].tolist(),
+        labels=groups["labels"].numpy(),
+        weights=groups["weights"].numpy(),
+        ids=groups["ids"].tolist(),
+    )
+
+
+def snapshot_of(state: State) -> Snapshot | None:
+    """Return the snapshot of the last refresh, if there was one."""
+    if "snapshot" not in state:
+        return None
+    snap = {name: leaf.numpy() for name, leaf in state["snapshot"].items()}
+    return Snapshot(snap["clients"], snap["labels"], snap["similarity"])

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedapp.models import Classifier, load, state_of
+from fedapp.models import Classifier, load
 from fedapp.params import Params, Payload
 from fedapp.samples import Samples
 
@@ -24,6 +24,9 @@ Predictor = Callable[[Tensor], Tensor]
 
 Penalty = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Features (n, d), logits (n, classes), labels (n,) to a scalar added to the loss."""
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""Logits (n, classes) and labels (n,) to their mean loss."""
 
 Part = Literal["all", "encoder", "head"]
 
@@ -62,6 +65,7 @@ class LocalTask:
     momentum: float = 0.0
     weight_decay: float = 0.0
     bfloat16: bool = False
+    loss: Loss = functional.cross_entropy
 
     @property
     def num_examples(self) -> int:
@@ -119,7 +123,7 @@ def local_sgd(
     penalty: Penalty | None = None,
     grad_shift: Params | None = None,
 ) -> int:
-    """Train ``task.model`` in place by SGD on cross-entropy; return the step count.
+    """Train ``task.model`` in place by SGD on ``task.loss``; return the step count.
 
     Parameters
     ----------
@@ -166,7 +170,7 @@ def local_sgd(
             with torch.autocast(device.type, torch.bfloat16, enabled=task.bfloat16):
                 features = model.encoder(images)
                 logits = model.head(features)
-                loss = functional.cross_entropy(logits, labels)
+                loss = task.loss(logits, labels)
                 if penalty is not None:
                     loss = loss + penalty(features, logits, labels)
             optimizer.zero_grad(set_to_none=True)
@@ -213,18 +217,3 @@ def score(
         loss += float(functional.cross_entropy(logits, labels, reduction="sum"))
     return correct, loss
 
-
-__all__ = [
-    "LocalAlgorithm",
-    "LocalTask",
-    "Memory",
-    "Params",
-    "Payload",
-    "Predictor",
-    "Update",
-    "load",
-    "local_sgd",
-    "score",
-    "seeded",
-    "state_of",
-]

@@ -40,6 +40,7 @@ class Decoded:
 
 
 def stack(images: Iterable[tuple[bytes | None, str]], count: int) -> NDArray[np.uint8]:
+    """Decode ``count`` encoded images, each with the place to name in an error."""
     stack: NDArray[np.uint8] = np.empty((0, 0, 0, 0), np.uint8)
     for index, (data, where) in enumerate(images):
         pixels = _pixels(data, where)
@@ -79,6 +80,11 @@ def number(
     where: str,
     known: int | None = None,
 ) -> tuple[NDArray[np.int64], int]:
+    """Return labels as integers, and the number of classes.
+
+    Text is numbered in sorted order. Integers stay; without a ``known`` number of
+    classes there is one more than the largest. ``where`` starts error messages.
+    """
     if all(isinstance(value, str) for value in values):
         codes = {name: code for code, name in enumerate(sorted({*map(str, values)}))}
         return np.array([codes[str(value)] for value in values], np.int64), len(codes)

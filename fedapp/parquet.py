@@ -13,6 +13,7 @@ from fedapp.decoded import Columns, Decoded, Source, number, stack
 
 
 def decode_parquet(sources: list[Source], columns: Columns) -> Decoded:
+    """Read the files one after the other; the first says how many classes there are."""
     names = [columns.image, columns.label, *filter(None, [columns.client])]
     tables = [_table(source.file, names) for source in sources]
     flags = np.repeat([s.test for s in sources], [len(table) for table in tables])

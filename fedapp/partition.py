@@ -22,7 +22,7 @@ from fedapp.quotas import (
     share_for_test,
     thin,
 )
-from fedapp.rule import MIN_TEST, MIN_TRAIN, Rule, check, shortfalls, test_sizes
+from fedapp.rule import MIN_TEST, MIN_TRAIN, Rule, check, shortfalls, sizes_for_test
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def _pooled(rule: Rule, labels: Ints, rng: np.random.Generator) -> Partition:
         quota = thin(quota, np.full(rule.clients, size))
         notes += shortfalls(rule, full, size, "samples")
     quota = pair_up(quota)
-    test = share_for_test(quota, test_sizes(rule, quota.sum(axis=1)))
+    test = share_for_test(quota, sizes_for_test(rule, quota.sum(axis=1)))
     parts = _serve(labels, np.arange(len(labels)), np.vstack([quota - test, test]), rng)
     return Partition(parts[: rule.clients], parts[rule.clients :], notes=notes)
 
@@ -195,7 +195,7 @@ def _split(
     quota = np.bincount(labels[rows])[None]
     if rule.train:
         quota = thin(quota, np.array([rule.train + rule.test]))
-    test = share_for_test(quota, test_sizes(rule, quota.sum(axis=1)))
+    test = share_for_test(quota, sizes_for_test(rule, quota.sum(axis=1)))
     first, second = _serve(labels, rows, np.vstack([quota - test, test]), rng)
     return first, second
 

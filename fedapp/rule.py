@@ -13,7 +13,11 @@ MIN_TEST = 5
 
 @dataclass(frozen=True)
 class Rule:
-    """The settings that say how a pool is dealt, and the sizes they give."""
+    """How a pool is dealt.
+
+    ``train`` and ``test`` are sizes, 0 for all there is; ``width`` is the number of
+    classes per client; ``free`` says that all clients are allowed all classes.
+    """
 
     kind: str
     clients: int
@@ -28,6 +32,7 @@ class Rule:
 
 
 def check(rule: Rule, labels: Ints, official_test: Flags | None) -> None:
+    """Refuse settings that make no sense or that this many samples cannot serve."""
     if rule.kind not in PARTITIONS:
         raise ValueError(
             f"data.partition = {rule.kind!r}; use one of {', '.join(PARTITIONS)}"
@@ -73,6 +78,7 @@ def _check_enough(rule: Rule, what: str, there: int, each: int) -> None:
 
 
 def shortfalls(rule: Rule, there: Ints, wanted: int, what: str) -> list[str]:
+    """Return a note for each client that has fewer than ``wanted``."""
     return [
         f"client {client} has {count} {what}, fewer than the {wanted} that "
         f"data.samples-per-client = {rule.train} asks for"
@@ -81,7 +87,7 @@ def shortfalls(rule: Rule, there: Ints, wanted: int, what: str) -> list[str]:
     ]
 
 
-def test_sizes(rule: Rule, sizes: Ints) -> Ints:
+def sizes_for_test(rule: Rule, sizes: Ints) -> Ints:
     """Return the test share of each size: as set, or the fraction of a smaller one."""
     shares = np.round(rule.fraction * sizes).astype(np.int64)
     shares = np.clip(shares, MIN_TEST, sizes - MIN_TRAIN)

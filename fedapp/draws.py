@@ -11,13 +11,13 @@ import io
 
 import numpy as np
 
+from fedapp.dealing import deal_equally
 from fedapp.quotas import (
     Flags,
     Floats,
     Ints,
     apportion,
     confine,
-    deal_equally,
     fill_up,
     flags,
 )

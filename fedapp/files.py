@@ -16,6 +16,10 @@ from safetensors.torch import save_file
 from fedapp.params import Payload
 
 
+VERSION = 1
+"""Of the tensor files; others are refused."""
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Give a temporary path in the same folder; on success it becomes ``path``.
@@ -56,8 +60,10 @@ def write_tensors(path: Path, payload: Payload, **notes: str) -> None:
         for part, tree in payload.items()
         for name, leaf in tree.items()
     }
+    # One entry: safetensors writes several in an order that differs from run to run.
+    about = json.dumps({"version": VERSION, **notes}, sort_keys=True)
     with replacing(path) as temporary:
-        save_file(leaves, temporary, metadata={"version": "1", **notes})
+        save_file(leaves, temporary, metadata={"about": about})
 
 
 class TensorFile:
@@ -73,12 +79,16 @@ class TensorFile:
         self.path = path
         try:
             with safe_open(path, framework="pt") as file:
-                self.notes: dict[str, str] = file.metadata() or {}
+                about = json.loads((file.metadata() or {}).get("about", "{}"))
                 self._names = list(file.keys())
-        except (SafetensorError, OSError) as error:
+        except (SafetensorError, OSError, ValueError) as error:
             raise ValueError(f"{path} is not a whole tensor file: {error}") from None
-        if self.notes.get("version") != "1":
-            raise ValueError(f"{path} was not written by this version of the app")
+        if not isinstance(about, dict) or about.pop("version", None) != VERSION:
+            raise ValueError(
+                f"{path} was not written by this release (tensor files of version "
+                f"{VERSION})"
+            )
+        self.notes: dict[str, str] = about
 
     def part(self, part: str) -> dict[str, torch.Tensor]:
         """Return the tensors of one part; nothing else is read."""

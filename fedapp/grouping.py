@@ -10,8 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
-from sklearn.cluster import KMeans
-from sklearn.metrics import silhouette_score
 from threadpoolctl import threadpool_limits
 
 from fedapp.heads import NORM_FLOOR, Array
@@ -65,6 +63,9 @@ def choose_groups(
         )
     if len(descriptors) == 0:
         raise ValueError("need at least one client with a descriptor; got none")
+    # Imported here: it takes seconds, and every worker imports this file.
+    from sklearn.metrics import silhouette_score
+
     order = np.argsort(np.asarray(clients))
     rows = np.ascontiguousarray(descriptors[order], dtype=np.float64)
     before = [previous.get(clients[position]) for position in order]
@@ -108,6 +109,8 @@ def k_means(
     The draws depend on the order of the rows: give clients in ascending order. Run it
     on one thread, or the order of summation may differ from run to run.
     """
+    from sklearn.cluster import KMeans
+
     # Tolerance 0: stop when no label changes, so that starts which reach the same
     # partition have the same inertia.
     found = KMeans(

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-import torchvision
 from torch import Tensor, nn
 
 from fedapp.params import Params
@@ -90,7 +89,10 @@ def _two_convolutions(
 
 def resnet18(image: ImageShape) -> tuple[nn.Module, int]:
     """Return torchvision's ResNet-18; up to 64 pixels with a 3x3 stem, no pooling."""
-    net = torchvision.models.resnet18(weights=None)
+    # Imported here: it takes seconds, in every worker.
+    from torchvision.models import resnet18
+
+    net = resnet18(weights=None)
     if max(image.height, image.width) <= 64:
         net.conv1 = nn.Conv2d(image.channels, 64, 3, padding=1, bias=False)
         net.maxpool = nn.Identity()
@@ -102,7 +104,9 @@ def resnet18(image: ImageShape) -> tuple[nn.Module, int]:
 
 def mobilenet_v2(image: ImageShape) -> tuple[nn.Module, int]:
     """Return torchvision's MobileNetV2 without dropout; stride-1 stem up to 64 pixels."""
-    net = torchvision.models.mobilenet_v2(weights=None)
+    from torchvision.models import mobilenet_v2
+
+    net = mobilenet_v2(weights=None)
     small = max(image.height, image.width) <= 64
     if small or image.channels != 3:
         net.features[0][0] = nn.Conv2d(

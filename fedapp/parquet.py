@@ -41,7 +41,8 @@ def decode_parquet(sources: list[Source], columns: Columns) -> Decoded:
 
 def _table(file: Path, names: list[str]) -> pa.Table:
     try:
-        there = pq.read_schema(file).names
+        schema = pq.read_schema(file)
+        there = schema.names
         settings = ("data.image-column", "data.label-column", "data.client-column")
         for name, setting in zip(names, settings, strict=False):
             if name not in there:
@@ -49,17 +50,22 @@ def _table(file: Path, names: list[str]) -> pa.Table:
                     f"{file} has no column {name!r}; it has {', '.join(there)}: "
                     f"set {setting} to one of these"
                 )
-        table = pq.read_table(file, columns=names)
+        kind = schema.field(names[0]).type
+        if not _holds_images(kind):
+            raise ValueError(
+                f"{file}: column {names[0]!r} holds {kind}, not encoded images; set "
+                "data.image-column to the one that does"
+            )
+        return pq.read_table(file, columns=names)
     except (OSError, pa.ArrowException) as error:
         raise ValueError(f"{file} cannot be read as parquet: {error}") from error
-    kind = table.schema.field(names[0]).type
-    inner = kind.field("bytes").type if pa.types.is_struct(kind) else kind
-    if not (pa.types.is_binary(inner) or pa.types.is_large_binary(inner)):
-        raise ValueError(
-            f"{file}: column {names[0]!r} holds {kind}, not encoded images; set "
-            "data.image-column to the one that does"
-        )
-    return table
+
+
+def _holds_images(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        at = kind.get_field_index("bytes")
+        return at >= 0 and _holds_images(kind.field(at).type)
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def _number_tables(

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fedapp.dealing import deal
 from fedapp.draws import draw, rows_by_owner
 from fedapp.quotas import (
     Flags,
     Ints,
-    deal,
     fill_up,
     flags,
     follow,

@@ -31,53 +31,6 @@ def apportion(weights: Ints | Floats, total: int, *, low: Ints, high: Ints) -> I
     return share
 
 
-def deal(
-    weights: Floats, sizes: Ints, pool: Ints, *, all_classes: bool = False
-) -> Ints:
-    """Fill quotas of ``sizes`` samples, a sample per client and round, from ``pool``.
-
-    Each client takes the class with the largest ``weight / (2 held + 1)`` among those
-    left in the pool (Sainte-Lague's rule), so its quota stays proportional to its row
-    of ``weights`` and, once a class has run out, to the rest of the row. The first
-    pick moves on by one client each round. A client with nothing left to take stops
-    early. ``all_classes``: take one of every class of positive weight first.
-    """
-    quota = np.zeros(weights.shape, dtype=np.int64)
-    left = pool.copy()
-    clients = np.arange(len(sizes))
-    offset = 1e-9 if all_classes else 0.5
-    for turn in range(int(sizes.max(initial=0))):
-        score = np.where(left > 0, weights, 0.0) / (quota + offset)
-        active = clients[(sizes > turn) & (score.max(axis=1) > 0)]
-        if len(active) == 0:
-            break
-        picks = score[active].argmax(axis=1)
-        demand = np.bincount(picks, minlength=len(left))
-        if (demand <= left).all():
-            quota[active, picks] += 1
-            left -= demand
-            continue
-        for client in np.roll(active, -(turn % len(active))):
-            open_score = np.where(left > 0, score[client], 0.0)
-            pick = int(open_score.argmax())
-            if open_score[pick] > 0:
-                quota[client, pick] += 1
-                left[pick] -= 1
-    return quota
-
-
-def deal_equally(weights: Floats, sizes: Ints, pool: Ints) -> Ints:
-    """Deal ``sizes``, or what every client can have if that is less.
-
-    Rounds are the same whatever the sizes, so the level at which the first client
-    found nothing is one that all reach.
-    """
-    quota = deal(weights, sizes, pool)
-    if (quota.sum(axis=1) < sizes).any():
-        quota = deal(weights, np.minimum(sizes, quota.sum(axis=1).min()), pool)
-    return quota
-
-
 def thin(quota: Ints, sizes: Ints) -> Ints:
     """Reduce each client to at most its size, class proportions kept."""
     rows = [
@@ -136,8 +89,9 @@ def fill_up(quota: Ints, need: int, allowed: Flags) -> tuple[Ints, list[str]]:
 def pair_up(quota: Ints) -> Ints:
     """Trade single samples, so that what a client holds can be in both its parts.
 
-    A client with one sample of a class hands it to one that holds the class, for one
-    of a class both hold. Sizes stay; singles nobody can trade stay too.
+    A client with one sample of a class hands it to the one that holds most of the
+    class, for one of the class they have most of in common. Sizes stay; singles nobody
+    can trade stay too.
     """
     out = quota.copy()
     for client, single in np.argwhere(quota == 1):
@@ -150,8 +104,9 @@ def pair_up(quota: Ints) -> Ints:
         trades[client] = False
         if not trades.any():
             continue
-        worth = np.where(trades, out, 0)
-        other, back = np.unravel_index(int(worth.argmax()), worth.shape)
+        other = int(np.where(trades.any(axis=1), out[:, single], 0).argmax())
+        common = np.minimum(out[client], out[other])
+        back = int(np.where(trades[other], common, 0).argmax())
         out[client, single] -= 1
         out[other, single] += 1
         out[other, back] -= 1

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.metrics import adjusted_rand_score
 from threadpoolctl import threadpool_limits
 
 from fedapp.grouping import Labels
@@ -71,10 +70,18 @@ def compare(now: Snapshot, before: Snapshot) -> tuple[float, float] | None:
     )
     if len(common) < MIN_COMMON:
         return None
-    ari = float(adjusted_rand_score(before.labels[there], now.labels[here]))
+    ari = agreement(before.labels[there].tolist(), now.labels[here].tolist())
     old = before.similarity[np.ix_(there, there)]
     new = now.similarity[np.ix_(here, here)]
     return ari, float(np.linalg.norm(new - old) / np.linalg.norm(old))
+
+
+def agreement(first: Sequence[int], second: Sequence[int]) -> float:
+    """Return the adjusted Rand index of two labellings of the same clients."""
+    # Imported here: it takes seconds, and every worker imports this file.
+    from sklearn.metrics import adjusted_rand_score
+
+    return float(adjusted_rand_score(first, second))
 
 
 def head_change(heads: Iterable[Floats], initial: Floats) -> float:

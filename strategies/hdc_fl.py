@@ -12,7 +12,6 @@ from typing import Annotated, Literal
 import numpy as np
 import torch
 from pydantic import Field
-from sklearn.metrics import adjusted_rand_score
 
 from fedapp.algorithm import Update
 from fedapp.bank import Row
@@ -25,7 +24,7 @@ from fedapp.mixture import (
 )
 from fedapp.params import Params, Payload, WeightedMean, select
 from fedapp.refresh import MIN_CLIENTS, Groups, Refresh, refresh
-from fedapp.stability import Gate, Snapshot, Thresholds
+from fedapp.stability import Gate, Snapshot, Thresholds, agreement
 from fedapp.strategy import RoundStrategy
 from fedapp.turn import Expected, State, Task, Turn, specs_of
 
@@ -182,7 +181,7 @@ class HdcFl(RoundStrategy):
     def _log(self, found: Refresh, active: bool, turn: Turn) -> None:
         lasting = found.groups.lasting()
         latent = [turn.groups[client] for client in lasting] if turn.groups else []
-        ari_latent = adjusted_rand_score(latent, list(lasting.values())) if latent else ""
+        ari = agreement(latent, list(lasting.values())) if latent else ""
         turn.log(
             "hdc-fl/refreshes.csv",
             {
@@ -195,7 +194,7 @@ class HdcFl(RoundStrategy):
                 "descriptor_change": _or_blank(found.change),
                 "stable": found.gate.counter > 0,
                 "active": active,
-                "ari_latent": ari_latent,
+                "ari_latent": ari,
                 "head_change": found.head_change,
                 "spectral_gap": found.subspace.gap,
             },

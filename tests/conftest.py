@@ -14,10 +14,12 @@ from torch import Tensor, nn
 
 from fedapp import config
 from fedapp.algorithm import LocalTask
+from fedapp.bank import Bank
 from fedapp.files import TensorFile
 from fedapp.inline import run_inline
 from fedapp.models import Classifier, state_of
 from fedapp.samples import Samples
+from fedapp.turn import Turn
 
 TINY = {
     "data.clients": 6,
@@ -127,3 +129,24 @@ def line_task(points: list[tuple[float, float]], **changes: Any) -> LocalTask:
         "loss": half_square,
     }
     return LocalTask(**values | changes)
+
+
+@pytest.fixture
+def make_turn(tmp_path: Path) -> Callable[..., Turn]:
+    """Return turns that share one bank; keywords replace fields."""
+    bank = Bank(tmp_path / "bank")
+
+    def make(**changes: Any) -> Turn:
+        values: dict[str, Any] = {
+            "round": 1,
+            "rounds": 10,
+            "phase": "train",
+            "step": 0,
+            "num_clients": 4,
+            "sampled": (0, 1, 2, 3),
+            "seed": 0,
+            "bank": bank,
+        }
+        return Turn(**values | changes)
+
+    return make

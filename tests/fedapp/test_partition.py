@@ -118,8 +118,8 @@ def test_a_client_has_the_proportions_that_were_drawn():
     for client in range(20):
         rows = np.r_[parts.train[client], parts.test[client]]
         counts = np.bincount(CIFAR[rows], minlength=10)
-        # Within rounding, and two samples traded for class sets to agree.
-        assert np.abs(counts - 120 * drawn[client]).max() <= 3
+        # Within rounding, and the few samples traded for class sets to agree.
+        assert np.abs(counts - 120 * drawn[client]).max() <= 4
 
 
 def test_dirichlet_sizes_differ_and_label_proportion_sizes_do_not():
@@ -183,7 +183,7 @@ def test_natural_with_an_official_split_needs_owners_in_both():
     owners = np.arange(1797) % 40
     parts = make("natural", owners=owners, official_test=np.arange(1797) % 3 == 0)
     assert all((rows % 3 == 0).all() for rows in parts.test)
-    with pytest.raises(ValueError, match=r"only 0 natural .* official-split = false"):
+    with pytest.raises(ValueError, match=r"only 0 natural .*official-split = false"):
         make("natural", owners=owners, official_test=owners >= 30)
 
 
@@ -196,7 +196,7 @@ def test_a_window_limits_what_clients_see(kind, groups):
     for client in range(20):
         rows = np.r_[parts.train[client], parts.test[client]]
         assert set(DIGITS[rows]) <= allowed[client]
-    assert len(set(everything(parts))) == len(everything(parts)) > 1500
+    assert len(set(everything(parts))) == len(everything(parts)) > 1700
     if kind != "dirichlet":
         assert np.ptp([len(train) for train in parts.train]) <= 1
 

@@ -140,7 +140,7 @@ def test_contrast_falls_about_each_images_mean():
 
 
 def test_noise_is_one_pattern_per_client_and_repeats():
-    shift, images = parse_shift("photometric", "4"), picture(count=2)
+    shift, images = parse_shift("photometric", "4"), picture(2, channels=3)
     first = shift_images(images, 0, shift, seed=5)
     assert torch.equal(first, shift_images(images, 0, shift, seed=5))
     torch.testing.assert_close((first - images)[0], (first - images)[1])

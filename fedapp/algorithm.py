@@ -32,7 +32,7 @@ Part = Literal["all", "encoder", "head"]
 
 
 def seeded(*key: int) -> torch.Generator:
-    """Return a generator that depends on every number of ``key`` and on nothing else."""
+    """Return a generator that depends on the numbers of ``key`` and nothing else."""
     state = np.random.SeedSequence(key).generate_state(1, np.uint64)[0]
     return torch.Generator().manual_seed(int(state) & (2**63 - 1))
 
@@ -155,7 +155,9 @@ def local_sgd(
         for name, leaf in (trained.items() if grad_shift else ())
         if grad_shift and name in grad_shift
     }
-    norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    norms = [
+        m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)
+    ]
     device = next(model.parameters()).device
     generator = task.generator()
     steps = 0
@@ -216,4 +218,3 @@ def score(
         correct += int((logits.argmax(dim=1) == labels).sum())
         loss += float(functional.cross_entropy(logits, labels, reduction="sum"))
     return correct, loss
-

@@ -15,7 +15,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedapp import records
-from fedapp.algorithm import LocalAlgorithm, LocalTask, Update, score, seeded
+from fedapp.algorithm import LocalAlgorithm, LocalTask, Scalars, Update, score, seeded
 from fedapp.config import Settings, build
 from fedapp.ledger import score_metrics
 from fedapp.memory import FolderMemory, MemoryStore, who_am_i
@@ -90,7 +90,7 @@ def _answer(message: Message, context: Context, answer: Answer) -> Message:
 
 
 def _memory(
-    settings: Settings, cfg: dict[str, str | int], context: Context, client: int
+    settings: Settings, cfg: Scalars, context: Context, client: int
 ) -> MemoryStore:
     if settings.memory.store == "context":
         return records.ContextMemory(context.state)

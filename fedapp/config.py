@@ -189,7 +189,10 @@ def table_fields(*classes: type) -> dict[str, tuple[Any, FieldInfo]]:
         for item in fields(cls):
             notes = getattr(hints[item.name], "__metadata__", ())
             if any(isinstance(note, FieldInfo) for note in notes):
-                found[item.name] = (hints[item.name], FieldInfo.from_annotation(hints[item.name]))
+                found[item.name] = (
+                    hints[item.name],
+                    FieldInfo.from_annotation(hints[item.name]),
+                )
     return found
 
 
@@ -250,7 +253,7 @@ def _widen(value: Scalar, name: str) -> Scalar:
 def _impossible(settings: Settings) -> list[str]:
     """Return what is wrong with settings that are each right."""
     found = []
-    if settings.data.unseen_clients >= settings.data.clients:
+    if settings.data.unseen_clients > settings.data.clients:
         found.append(
             f"data.unseen-clients = {settings.data.unseen_clients}: at least one of the "
             f"data.clients = {settings.data.clients} must train"

@@ -37,7 +37,7 @@ def deal(
                 quota[client, pick] += 1
                 left[pick] -= 1
             else:
-                stuck[client] = not _make_room(quota, left, weights > 0, client)
+                stuck[client] = not _make_room(quota, left, weights > 0, int(client))
     return quota
 
 

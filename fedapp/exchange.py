@@ -15,6 +15,7 @@ from flwr.app import Message, MessageType
 from flwr.serverapp import Grid
 
 from fedapp import records
+from fedapp.memory import Who
 from fedapp.turn import Task
 
 log = getLogger("flwr")
@@ -38,6 +39,7 @@ class Clients:
     ``names`` are ids by client number, ``nodes`` has the node of each that is there.
     ``announced`` is the number of clients a simulation says it has. ``images`` has, by
     id, what devices said of their own data: channels, height, width, classes.
+    ``strangers`` has the nodes that did not say who they are, and why not.
     """
 
     simulated: bool = True
@@ -45,6 +47,7 @@ class Clients:
     names: list[str] = field(default_factory=list)
     nodes: dict[int, int] = field(default_factory=dict)
     images: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    strangers: dict[int, str] = field(default_factory=dict)
     _known: dict[int, str] = field(default_factory=dict)
 
     def refresh(self, grid: Grid, *, seconds: float, alive: Alive) -> None:
@@ -63,7 +66,13 @@ class Clients:
         }
 
     def await_all(
-        self, grid: Grid, count: int, *, seconds: float, reply_seconds: float, alive: Alive
+        self,
+        grid: Grid,
+        count: int,
+        *,
+        seconds: float,
+        reply_seconds: float,
+        alive: Alive,
     ) -> None:
         """Wait until ``count`` clients are there (0: at least one, then who is there).
 
@@ -78,7 +87,9 @@ class Clients:
             found = sorted(self._known.values(), key=_natural)
             if len(set(found)) < len(found):
                 twice = next(name for name in found if found.count(name) > 1)
-                raise RunStopped(f"two nodes say they are client {twice!r}; ids are unique")
+                raise RunStopped(
+                    f"two nodes say they are client {twice!r}; ids are unique"
+                )
             if count > 0 and max(len(found), self.announced) > count:
                 break
             if self.simulated and 0 < self.announced < count:
@@ -94,6 +105,7 @@ class Clients:
         raise RunStopped(
             f"{max(len(found), self.announced)} clients are there, but data.clients = "
             f"{count}{self._advice(count)}"
+            + "".join(f"\n  node {n}: {why}" for n, why in self.strangers.items())
         )
 
     def _advice(self, count: int) -> str:
@@ -103,26 +115,39 @@ class Clients:
                 'client-resources-num-cpus=1" (fedapp run does that), or change '
                 "data.clients"
             )
-        return ": start more SuperNodes, change data.clients, or raise rounds.wait-seconds"
+        return (
+            ": start more SuperNodes, change data.clients, or raise rounds.wait-seconds"
+        )
 
-    def _ask(
-        self, grid: Grid, nodes: list[int], seconds: float, alive: Alive
-    ) -> None:
+    def _ask(self, grid: Grid, nodes: list[int], seconds: float, alive: Alive) -> None:
         asks = (
-            (Task(-1, {}), Message(records.request({}, {}, {}), node, MessageType.QUERY))
+            (
+                Task(-1, {}),
+                Message(records.request({}, {}, {}), node, MessageType.QUERY),
+            )
             for node in nodes
         )
         answers = exchange(grid, asks, window=64, seconds=seconds, alive=alive)
         for node, (_, answer) in zip(nodes, answers, strict=True):
-            if answer is None or not answer.has_content():
-                cause = answer.error.reason if answer is not None else "no answer"
-                log.log(WARNING, "node %s did not say which client it is: %s", node, cause)
+            try:
+                who = _who(answer)
+            except ValueError as error:
+                log.log(WARNING, "node %s is left out: %s", node, error)
+                self.strangers[node] = str(error)
                 continue
-            who = records.read_who(answer.content)
+            self.strangers.pop(node, None)
             self._known[node] = who.name
             self.simulated, self.announced = who.simulated, who.clients
             if who.images:
                 self.images[who.name] = who.images
+
+
+def _who(answer: Message | None) -> Who:
+    if answer is None:
+        raise ValueError("it does not answer")
+    if not answer.has_content():
+        raise ValueError(f"Flower reports: {answer.error.reason}")
+    return records.read_who(answer.content)
 
 
 def _natural(name: str) -> tuple[int, int, str]:

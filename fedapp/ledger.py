@@ -63,7 +63,9 @@ def scores_of(update: Update) -> list[Score]:
     return scores
 
 
-def score_metrics(index: int, model: str, correct: int, loss: float) -> dict[str, float]:
+def score_metrics(
+    index: int, model: str, correct: int, loss: float
+) -> dict[str, float]:
     """Return the metrics that report the score of a client's ``index``-th model."""
     return {f"{index:02}/{model}/correct": correct, f"{index:02}/{model}/loss": loss}
 
@@ -91,9 +93,7 @@ class Ledger:
             cause,
         )
 
-    def sent(
-        self, way: str, turn: Turn, payload: Payload, scalars: Scalars
-    ) -> None:
+    def sent(self, way: str, turn: Turn, payload: Payload, scalars: Scalars) -> None:
         """Count tensors and scalars (four bytes each) that go ``down`` or ``up``."""
         phase = EVALUATE if turn.phase == EVALUATE else "train"
         key = f"{phase}_{way}_bytes"

@@ -45,7 +45,7 @@ def who_am_i(node: Mapping[str, bool | int | float | str]) -> Who:
     if "partition-id" not in node:
         raise ValueError(
             "the node config has neither client-id nor partition-id; start the "
-            "SuperNode with --node-config 'client-id=\"a\" data-path=\"/folder\"'"
+            'SuperNode with --node-config \'client-id="a" data-path="/folder"\''
         )
     return Who(
         str(node["partition-id"]),

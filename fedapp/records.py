@@ -65,13 +65,24 @@ def request(
     return content
 
 
-def read_request(content: RecordDict) -> tuple[Payload, dict[str, Any], Scalars]:
+def read_request(content: RecordDict) -> tuple[Payload, Scalars, Scalars]:
     """Return payload, cfg and scalars of a message."""
     return (
         payload_of(content),
-        dict(content.config_records["cfg"]),
-        dict(content.config_records["scalars"]),
+        to_scalars(content.config_records["cfg"]),
+        to_scalars(content.config_records["scalars"]),
     )
+
+
+def to_scalars(record: ConfigRecord | None) -> Scalars:
+    """Return the plain values of a config record; lists and bytes are left out."""
+    plain = (bool, int, float, str)
+    return {k: v for k, v in (record or {}).items() if isinstance(v, plain)}
+
+
+def to_metrics(values: Mapping[str, int | float]) -> MetricRecord:
+    """Return numbers as a metric record."""
+    return MetricRecord({name: value for name, value in values.items()})
 
 
 def payload_of(content: RecordDict) -> dict[str, dict[str, torch.Tensor]]:
@@ -85,7 +96,7 @@ def reply(update: Update, *, client: int, seconds: float) -> RecordDict:
     content["met"] = MetricRecord(
         {"client-id": client, "num-examples": update.num_examples, "seconds": seconds}
     )
-    content["metrics"] = MetricRecord(dict(update.metrics))
+    content["metrics"] = to_metrics(update.metrics)
     return content
 
 
@@ -109,7 +120,7 @@ def read_reply(content: RecordDict, *, asked: Scalars) -> tuple[Update, float]:
     met = content.metric_records.get("met")
     if met is None or not {"client-id", "num-examples"} <= met.keys():
         raise ValueError("it has no record 'met' with client-id and num-examples")
-    metrics = content.metric_records.get("metrics", {})
+    metrics: Mapping[str, Any] = content.metric_records.get("metrics") or {}
     update = Update(
         sent=payload_of(content),
         num_examples=int(_number(met["num-examples"])),
@@ -144,14 +155,14 @@ def who_reply(who: Who) -> RecordDict:
 
 def read_who(content: RecordDict) -> Who:
     """Return which client a node says it is."""
-    record = content.config_records.get("who", {})
-    if "client" not in record:
-        raise ValueError("a node does not run this app: it did not say who it is")
+    record: Mapping[str, Any] = content.config_records.get("who") or {}
+    if not {"client", "simulated", "clients", "images"} <= record.keys():
+        raise ValueError("it does not run this app: it did not say who it is")
     return Who(
         name=str(record["client"]),
         simulated=bool(record["simulated"]),
         clients=int(record["clients"]),
-        images=tuple(record["images"]),
+        images=tuple(int(size) for size in record["images"]),
     )
 
 

@@ -88,9 +88,10 @@ def shortfalls(rule: Rule, there: Ints, wanted: int, what: str) -> list[str]:
 
 
 def sizes_for_test(rule: Rule, sizes: Ints) -> Ints:
-    """Return the test share of each size: as set, or the fraction of a smaller one."""
+    """Return how many samples of each size are for test.
+
+    For the sum of ``train`` and ``test`` that is ``test``, as rounding it moved the sum
+    by less than the fraction can tell.
+    """
     shares = np.round(rule.fraction * sizes).astype(np.int64)
-    shares = np.clip(shares, MIN_TEST, sizes - MIN_TRAIN)
-    if rule.train:
-        shares[sizes == rule.train + rule.test] = rule.test
-    return shares
+    return np.clip(shares, MIN_TEST, sizes - MIN_TRAIN)

@@ -99,7 +99,15 @@ class RunFolder:
 
 def _versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
-    for name in ("fedapp", "flwr", "ray", "torch", "torchvision", "numpy", "scikit-learn"):
+    for name in (
+        "fedapp",
+        "flwr",
+        "ray",
+        "torch",
+        "torchvision",
+        "numpy",
+        "scikit-learn",
+    ):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

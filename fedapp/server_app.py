@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import UTC, datetime
 from logging import INFO, getLogger
 from pathlib import Path
@@ -19,11 +18,13 @@ from fedapp.data import Manifest, make_manifest
 from fedapp.exchange import Clients, RunStopped
 from fedapp.files import sha256
 from fedapp.images import load_images
+from fedapp.ledger import Ledger
 from fedapp.methods import check_settings, table
 from fedapp.models import ImageShape, state_of
 from fedapp.models import build as build_model
 from fedapp.run_folder import RunFolder
 from fedapp.strategy import RoundStrategy
+from fedapp.summary import durations, results
 from fedapp.workplace import cache_folder
 
 log = getLogger("flwr")
@@ -175,75 +176,32 @@ class Run:
 
     def finish(self, status: str, error: str) -> None:
         """Save the tensors of the last whole round and the summary."""
-        strategy = self.strategy
+        strategy, data = self.strategy, self.settings.data
         if strategy is not None:
             self.folder.tensors("final/params.safetensors", {"params": strategy.params})
             self.folder.tensors("final/state.safetensors", strategy.state)
-        total = time.monotonic() - self._started
-        seconds = {"startup": self._startup}
-        if strategy is not None:
-            seconds |= strategy.ledger.seconds
-        waited = seconds.get("train", 0.0) + seconds.get("evaluate", 0.0)
-        seconds["server"] = total - self._startup - waited
-        seconds["total"] = total
+        ledger = strategy.ledger if strategy is not None else Ledger()
         summary = {
             "status": status,
             "error": error or None,
             "method": self.settings.method,
             "seed": self.settings.seed,
             "rounds": strategy.round if strategy is not None else 0,
-            "clients": self.settings.data.clients,
-            "device": str(_device_name()),
-            **_results(strategy),
-            "seconds": {name: round(value, 3) for name, value in seconds.items()},
+            "clients": data.clients,
+            **results(
+                ledger,
+                names=strategy.clients.names if strategy is not None else (),
+                groups=strategy.groups if strategy is not None else (),
+                unseen_from=data.clients - data.unseen_clients,
+            ),
+            "seconds": durations(
+                ledger,
+                startup=self._startup,
+                total=time.monotonic() - self._started,
+            ),
         }
         self.folder.json("summary.json", summary)
         self.folder.progress(status=status, error=error or None)
-
-
-def _results(strategy: RoundStrategy | None) -> dict[str, Any]:
-    """Return what the summary says of clients, traffic and failures."""
-    names = ("mean", "weighted_mean", "std", "worst", "bottom20", "gap")
-    if strategy is None or not strategy.ledger.scores:
-        scores, accuracy = [], dict[str, float | None].fromkeys(names)
-    else:
-        scores, accuracy = strategy.ledger.main_scores(), strategy.ledger.accuracy()
-    traffic = strategy.ledger.traffic if strategy is not None else {}
-    unseen_from = (
-        strategy.num_clients - strategy.unseen_clients if strategy is not None else 0
-    )
-    unseen = [s.accuracy for s in scores if s.client >= unseen_from]
-    return {
-        "accuracy": accuracy,
-        "unseen": {"clients": len(unseen), "mean": sum(unseen) / len(unseen)}
-        if unseen
-        else None,
-        "per_client": [_client(strategy, score) for score in scores],
-        "traffic": {
-            "down_bytes": traffic.get("train_down_bytes", 0),
-            "up_bytes": traffic.get("train_up_bytes", 0),
-            "evaluate_down_bytes": traffic.get("evaluate_down_bytes", 0),
-            "evaluate_up_bytes": traffic.get("evaluate_up_bytes", 0),
-        },
-        "failures": [asdict(f) for f in strategy.ledger.failures] if strategy else [],
-    }
-
-
-def _client(strategy: RoundStrategy, score: Any) -> dict[str, Any]:
-    groups = strategy.groups
-    return {
-        "client": score.client,
-        "name": strategy.clients.names[score.client],
-        "examples": score.examples,
-        "accuracy": score.accuracy,
-        "loss": score.loss,
-        "latent_group": groups[score.client] if groups else None,
-        "trained": score.client in strategy.ledger.last_trained,
-    }
-
-
-def _device_name() -> str:
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
 
 
 def _agreed_images(clients: Clients) -> tuple[ImageShape, int]:
@@ -258,6 +216,3 @@ def _agreed_images(clients: Clients) -> tuple[ImageShape, int]:
             )
     channels, height, width, classes = found[first]
     return ImageShape(channels, height, width), classes
-
-
-

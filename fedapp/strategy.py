@@ -164,11 +164,12 @@ class RoundStrategy(Strategy):
             self._set_up(grid, records.to_params(initial_arrays), num_rounds)
             for round_ in range(1, num_rounds + 1):
                 mark = time.monotonic()
-                self._train(grid, round_, train_config or {})
+                self._train(grid, round_, records.to_scalars(train_config))
                 mark = self.ledger.spent("train", mark)
                 if round_ % self.evaluate_every == 0 or round_ == num_rounds:
-                    found = self._evaluate(grid, round_, evaluate_config or {})
-                    result.evaluate_metrics_clientapp[round_] = MetricRecord(found)
+                    sent = records.to_scalars(evaluate_config)
+                    found = records.to_metrics(self._evaluate(grid, round_, sent))
+                    result.evaluate_metrics_clientapp[round_] = found
                     self.ledger.spent("evaluate", mark)
                 if evaluate_fn is not None:
                     metrics = evaluate_fn(round_, records.to_record(self.params))
@@ -233,7 +234,9 @@ class RoundStrategy(Strategy):
             found["mean"],
             found["worst"],
         )
-        self.ledger.show(mean=found["mean"], worst=found["worst"])
+        self.ledger.show(
+            evaluated=round_, mean=found["mean"], worst=found["worst"]
+        )
         return found
 
     def _evaluations(self, turn: Turn) -> Iterator[Task]:
@@ -369,7 +372,9 @@ class RoundStrategy(Strategy):
         self.clients.refresh(grid, seconds=self.reply_seconds, alive=self.alive)
         turn = self._turn(server_round, "train", 0)
         tasks = self.tasks(self.params, self.state, turn)
-        asks = self._messages(tasks, turn, MessageType.TRAIN, config)
+        asks = self._messages(
+            tasks, turn, MessageType.TRAIN, records.to_scalars(config)
+        )
         return [message for _, message in asks if message is not None]
 
     def aggregate_train(
@@ -390,9 +395,8 @@ class RoundStrategy(Strategy):
     ) -> Iterable[Message]:
         """Return one message to every client."""
         turn = self._turn(server_round, EVALUATE, 0)
-        asks = self._messages(
-            self._evaluations(turn), turn, MessageType.EVALUATE, config
-        )
+        sent = records.to_scalars(config)
+        asks = self._messages(self._evaluations(turn), turn, MessageType.EVALUATE, sent)
         return [message for _, message in asks if message is not None]
 
     def aggregate_evaluate(
@@ -402,7 +406,7 @@ class RoundStrategy(Strategy):
         turn = self._turn(server_round, EVALUATE, 0)
         valid = self._valid(self._by_client(replies), turn, {}, self.state, set())
         self.ledger.scored(turn, [s for update in valid for s in scores_of(update)])
-        return MetricRecord(self.ledger.accuracy())
+        return records.to_metrics(self.ledger.accuracy())
 
     def _by_client(self, replies: Iterable[Message]) -> Iterator[Asked]:
         client_of = {node: client for client, node in self.clients.nodes.items()}

@@ -3,6 +3,7 @@
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ class Task(NamedTuple):
 
     client: int
     payload: Payload
-    scalars: Scalars = {}
+    scalars: Scalars = MappingProxyType({})
 
 
 class Spec(NamedTuple):

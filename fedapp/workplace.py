@@ -70,7 +70,7 @@ def scratch_model(
     initial = state_of(model)
     model = model.to(device)
     if any(isinstance(module, nn.Conv2d) for module in model.modules()):
-        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        model = model.to(memory_format=torch.channels_last)
     return model, initial
 
 
@@ -105,9 +105,7 @@ def _simulated_data(cfg: Scalars, client: int) -> tuple[ClientData, ImageShape, 
     run_dir, digest = str(cfg["run-dir"]), str(cfg["manifest"])
     manifest = _manifest(run_dir, digest)
     images = _images(str(cfg["cache-dir"]), manifest.key)
-    data = CACHE.get(
-        (digest, client), lambda: client_samples(images, manifest, client)
-    )
+    data = CACHE.get((digest, client), lambda: client_samples(images, manifest, client))
     return data, manifest.image, manifest.classes
 
 
@@ -168,13 +166,3 @@ def build_task(
 def describe_images(images: ImageSet) -> tuple[int, ...]:
     """Return channels, height, width and classes."""
     return (*images.images.shape[1:], images.classes)
-
-
-__all__ = [
-    "build_task",
-    "cache_folder",
-    "describe_images",
-    "device_images",
-    "prepare_process",
-    "settings_from",
-]

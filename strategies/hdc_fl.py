@@ -54,7 +54,8 @@ class HdcFl(RoundStrategy):
         int, Field(ge=1, description="stable refreshes in a row that activate")
     ]
     min_head_change: Annotated[
-        float, Field(ge=0, description="median move of heads from their start, relative")
+        float,
+        Field(ge=0, description="median move of heads from their start, relative"),
     ]
     activation: Annotated[
         Literal["stable", "always"],
@@ -71,11 +72,14 @@ class HdcFl(RoundStrategy):
         float, Field(ge=0, le=1, description="1: group mixture, 0: own encoder")
     ]
     max_age: Annotated[
-        int, Field(ge=0, description="rounds until an entry leaves prototypes; 0: never")
+        int,
+        Field(ge=0, description="rounds until an entry leaves prototypes; 0: never"),
     ]
     bn_variance: Annotated[
         Literal["linear", "total"],
-        Field(description="mix BatchNorm variances linearly, or as a mixture's variance"),
+        Field(
+            description="mix BatchNorm variances linearly, or as a mixture's variance"
+        ),
     ]
 
     def init(self, initial: Params) -> tuple[Params, State]:

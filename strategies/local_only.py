@@ -16,9 +16,7 @@ from fedapp.turn import State, Turn
 class LocalOnly(RoundStrategy):
     """Tell clients when to train, as other methods would, and send nothing."""
 
-    all_rounds: Annotated[
-        bool, Field(description="every client trains in every round")
-    ]
+    all_rounds: Annotated[bool, Field(description="every client trains in every round")]
 
     def init(self, initial: Params) -> tuple[Params, State]:
         return {}, {}

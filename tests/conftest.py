@@ -80,7 +80,9 @@ def run(tmp_path: Path) -> Callable[..., Finished]:
     """Run the app in this process on tiny settings; keywords as in ``data_clients``."""
 
     def start(method: str = "fedavg", name: str = "", **settings: Any) -> Finished:
-        changed = {key.replace("__", ".").replace("_", "-"): v for key, v in settings.items()}
+        changed = {
+            key.replace("__", ".").replace("_", "-"): v for key, v in settings.items()
+        }
         name = name or f"{method}-{len(list(tmp_path.iterdir()))}"
         output = {"method": method, "output.dir": str(tmp_path), "output.name": name}
         unknown = changed.keys() - config.defaults().keys()

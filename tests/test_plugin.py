@@ -50,7 +50,7 @@ def final(folder: Path) -> dict[str, torch.Tensor]:
 
 def check(env: dict[str, str], folder: Path, fedavg: Path, start: Path, *engine: str):
     """Half a step lies half way between the start and FedAvg's mean."""
-    half = 'plugin.settings=server_lr = 0.5'
+    half = "plugin.settings=server_lr = 0.5"
     done = run_app(env, folder, "server-step", half, "rounds.count=1", *engine)
     for name, leaf in final(fedavg).items():
         expected = (leaf + final(start)[name]) / 2

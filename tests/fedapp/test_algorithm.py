@@ -64,7 +64,9 @@ def test_momentum_starts_afresh_at_every_call():
 
 def test_gradient_shift_is_added_to_each_step():
     task = line_task([(1.0, 2.0)], model=line_model(5.0))
-    local_sgd(task, part="encoder", grad_shift={"encoder.weight": torch.tensor([[4.0]])})
+    local_sgd(
+        task, part="encoder", grad_shift={"encoder.weight": torch.tensor([[4.0]])}
+    )
     assert task.model.encoder.weight.item() == pytest.approx(5 - 0.1 * (3 + 4))
 
 

@@ -23,6 +23,13 @@ def test_a_scarce_class_is_shared_evenly_among_equal_clients():
     assert quota.sum(axis=1).tolist() == [50] * 4
 
 
+def test_the_last_samples_of_scarce_classes_do_not_all_go_to_one_client():
+    # Eight classes of 5 for 4 clients: each has one sample more than can be shared.
+    weights = np.tile([*np.linspace(1.0, 0.9, 8), 0.001], (4, 1))
+    quota = deal(weights, np.full(4, 30), np.array([5] * 8 + [500]))
+    assert quota[:, :8].sum(axis=1).tolist() == [10] * 4
+
+
 def test_dealing_can_cover_every_class_first():
     weights = np.array([[100.0, 1.0, 1.0]])
     plain = deal(weights, np.array([10]), np.full(3, 50))

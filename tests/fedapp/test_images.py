@@ -197,7 +197,9 @@ def test_other_contents_columns_and_names_have_other_keys(tmp_path, cache):
     ]
 
 
-@pytest.mark.parametrize("broken", ["images.npy", "labels.npy", "about.json"])
+@pytest.mark.parametrize(
+    "broken", ["images.npy", "labels.npy", "official_test.npy", "about.json"]
+)
 def test_a_truncated_entry_is_built_anew(tmp_path, cache, broken):
     write(tmp_path / "a.parquet", pictures(9), [0, 1, 0] * 3)
     first = load(tmp_path / "a.parquet", cache)

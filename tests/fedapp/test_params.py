@@ -1,4 +1,3 @@
-
 import pytest
 import torch
 
@@ -16,7 +15,10 @@ from fedapp.params import (
 
 
 def tree(*values: float, counter: int = 0) -> dict[str, torch.Tensor]:
-    return {"w": torch.tensor([float(v) for v in values]), "num_batches_tracked": torch.tensor(counter)}
+    return {
+        "w": torch.tensor([float(v) for v in values]),
+        "num_batches_tracked": torch.tensor(counter),
+    }
 
 
 def test_mean_is_weighted_and_counters_take_the_maximum():

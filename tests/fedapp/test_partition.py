@@ -97,6 +97,15 @@ def test_samples_per_client_counts_training_samples(kind, official):
     assert not parts.notes
 
 
+@pytest.mark.parametrize("fraction", [0.1, 0.2, 0.25, 1 / 3, 0.5])
+@pytest.mark.parametrize("n", [45, 46, 47, 50])
+def test_test_samples_are_n_f_over_one_minus_f(fraction, n):
+    parts = make("iid", clients=15, samples_per_client=n, test_fraction=fraction)
+    expected = round(n * fraction / (1 - fraction))
+    assert {len(train) for train in parts.train} == {n}
+    assert {len(test) for test in parts.test} == {expected}
+
+
 def test_official_parts_come_from_their_own_split():
     parts = make("label-proportions", CIFAR, official_test=CIFAR_TEST)
     assert not any(CIFAR_TEST[train].any() for train in parts.train)

@@ -4,7 +4,8 @@ SETTINGS = {"rounds__fraction": 0.5, "rounds__count": 3}
 
 
 @pytest.mark.parametrize(
-    ("mode", "twin", "memories"), [("global", "fedavg", False), ("local", "fedper", True)]
+    ("mode", "twin", "memories"),
+    [("global", "fedavg", False), ("local", "fedper", True)],
 )
 def test_each_reading_is_bit_identical_to_its_twin(run, mode, twin, memories):
     se = run("fedavg-se", **SETTINGS, **{"fedavg-se__head-mode": mode})

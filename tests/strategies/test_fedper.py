@@ -39,7 +39,7 @@ def test_no_head_is_ever_in_a_message():
 
 def test_a_client_starts_from_the_common_head():
     task, _ = client([(1.0, 1.0)], 2.0)
-    (name, predictor), = LocalFedPer().predictors(task, {})
+    ((name, predictor),) = LocalFedPer().predictors(task, {})
     assert name == "personal"
     assert torch.equal(predictor.head.weight, task.initial["head.weight"])
 
@@ -47,7 +47,7 @@ def test_a_client_starts_from_the_common_head():
 def test_evaluation_takes_the_received_encoder_and_the_own_head():
     task, memory = client([(1.0, 1.0)], 2.0)
     task.received["encoder"]["weight"].fill_(7.0)
-    (_, predictor), = LocalFedPer().predictors(task, memory)
+    ((_, predictor),) = LocalFedPer().predictors(task, memory)
     assert predictor(torch.ones(1, 1)).item() == 14.0
 
 

@@ -1,0 +1,62 @@
+"""The contents of summary.json: how a run ended and how every client did."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from fedapp.ledger import Ledger
+
+ACCURACIES = ("mean", "weighted_mean", "std", "worst", "bottom20", "gap")
+TRAFFIC = {
+    "down_bytes": "train_down_bytes",
+    "up_bytes": "train_up_bytes",
+    "evaluate_down_bytes": "evaluate_down_bytes",
+    "evaluate_up_bytes": "evaluate_up_bytes",
+}
+
+
+def results(
+    ledger: Ledger, *, names: Sequence[str], groups: Sequence[int], unseen_from: int
+) -> dict[str, Any]:
+    """Return what the last evaluation found, traffic, and dropped replies.
+
+    ``names`` are client ids and ``groups`` latent groups, by client number (or empty).
+    Clients from ``unseen_from`` on are never sampled for training. Accuracies are None
+    if nothing was evaluated.
+    """
+    scores = ledger.main_scores()
+    unseen = [s.accuracy for s in scores if s.client >= unseen_from]
+    accuracy: Mapping[str, float | None] = dict.fromkeys(ACCURACIES)
+    if scores:
+        accuracy = ledger.accuracy()
+    return {
+        "accuracy": accuracy,
+        "unseen": {"clients": len(unseen), "mean": sum(unseen) / len(unseen)}
+        if unseen
+        else None,
+        "per_client": [
+            {
+                "client": score.client,
+                "name": names[score.client],
+                "examples": score.examples,
+                "accuracy": score.accuracy,
+                "loss": score.loss,
+                "latent_group": groups[score.client] if groups else None,
+                "trained": score.client in ledger.last_trained,
+            }
+            for score in scores
+        ],
+        "traffic": {name: ledger.traffic.get(key, 0) for name, key in TRAFFIC.items()},
+        "failures": [asdict(failure) for failure in ledger.failures],
+    }
+
+
+def durations(ledger: Ledger, *, startup: float, total: float) -> dict[str, float]:
+    """Return seconds by what they were spent on; ``server`` is the rest."""
+    parts = {
+        "startup": startup,
+        "train": ledger.seconds.get("train", 0.0),
+        "evaluate": ledger.seconds.get("evaluate", 0.0),
+    }
+    parts["server"] = max(0.0, total - sum(parts.values()))
+    return {name: round(value, 3) for name, value in {**parts, "total": total}.items()}

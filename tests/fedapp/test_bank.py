@@ -1,0 +1,88 @@
+import pytest
+import torch
+
+from fedapp.bank import Bank
+
+
+@pytest.fixture
+def bank(tmp_path):
+    return Bank(tmp_path / "bank")
+
+
+def write(bank, client, value, *, round, num_examples=1):
+    payload = {"encoder": {"w": torch.tensor([value])}, "head": {"b": torch.zeros(2)}}
+    bank.write(client, payload, num_examples=num_examples, round=round)
+
+
+def read(bank, client, **kind):
+    row = bank.read(client, **kind)
+    return None if row is None else (row.part("encoder")["w"].item(), row.round)
+
+
+def test_a_row_holds_client_examples_round_and_parts(bank):
+    write(bank, 3, 1.5, round=2, num_examples=7)
+    bank.commit()
+    row = bank.read(3)
+    assert (row.client, row.num_examples, row.round) == (3, 7, 2)
+    assert list(row.part("head")) == ["b"]
+
+
+def test_a_write_is_seen_fresh_at_once_and_by_others_after_the_commit(bank):
+    write(bank, 3, 1.5, round=1)
+    assert (read(bank, 3), read(bank, 3, fresh=True)) == (None, (1.5, 1))
+    assert (bank.clients(), bank.clients(fresh=True)) == ([], [3])
+    bank.commit()
+    assert read(bank, 3) == (1.5, 1)
+    assert bank.clients() == [3]
+
+
+def test_a_row_replaced_in_a_round_is_read_in_its_old_version_until_the_commit(bank):
+    write(bank, 0, 1.0, round=1)
+    bank.commit()
+    write(bank, 0, 4.0, round=4)
+    write(bank, 0, 5.0, round=4)
+    assert (read(bank, 0), read(bank, 0, fresh=True)) == ((1.0, 1), (5.0, 4))
+    bank.commit()
+    assert read(bank, 0) == read(bank, 0, fresh=True) == (5.0, 4)
+
+
+def test_rows_of_clients_that_sit_out_stay(bank):
+    write(bank, 10, 1.0, round=1)
+    bank.commit()
+    for round_ in (2, 3, 4):
+        write(bank, 9, float(round_), round=round_)
+        bank.commit()
+    assert read(bank, 10) == (1.0, 1)
+    assert bank.clients() == [9, 10]
+
+
+def test_a_commit_returns_the_round_of_every_row(bank):
+    write(bank, 1, 1.0, round=1)
+    write(bank, 0, 1.0, round=1)
+    assert bank.commit() == {0: 1, 1: 1}
+    write(bank, 0, 2.0, round=2)
+    assert bank.commit() == {0: 2, 1: 1}
+
+
+def test_a_new_process_takes_up_what_was_committed_and_drops_the_rest(bank, tmp_path):
+    write(bank, 0, 1.0, round=1)
+    write(bank, 1, 2.0, round=1)
+    bank.commit()
+    write(bank, 1, 3.0, round=2)
+    committed = bank.commit()
+    write(bank, 1, -1.0, round=3)
+    write(bank, 2, -1.0, round=3)
+
+    after = Bank(tmp_path / "bank")
+    after.restore(committed)
+    assert after.clients(fresh=True) == [0, 1]
+    assert (read(after, 0), read(after, 1)) == ((1.0, 1), (3.0, 2))
+    left = [file.name for file in (tmp_path / "bank").rglob("*.safetensors")]
+    assert not any(name.startswith("r000003") for name in left)
+
+
+def test_restoring_nothing_drops_everything(bank, tmp_path):
+    write(bank, 0, 1.0, round=1)
+    bank.restore({})
+    assert bank.clients(fresh=True) == []
+    assert list((tmp_path / "bank").rglob("*.safetensors")) == []

@@ -1,0 +1,259 @@
+import itertools
+import time
+
+import pytest
+from flwr.app import ConfigRecord, Error, Message, MessageType, RecordDict
+
+from fedapp import records
+from fedapp.exchange import Clients, RunStopped, exchange
+from fedapp.memory import Who
+from fedapp.turn import Task
+
+pytestmark = pytest.mark.usefixtures("inside_a_run")
+
+
+def nothing():
+    pass
+
+
+class Post:
+    """A grid that answers one message a pull: ``pick`` chooses among the ids asked."""
+
+    def __init__(self, pick=lambda ids: ids[:1]):
+        self.pick, self.waiting, self.pushed = pick, {}, []
+        self._ids = itertools.count()
+
+    def push_messages(self, messages):
+        ids = []
+        for message in messages:
+            message.metadata.__dict__["_message_id"] = f"m{next(self._ids)}"
+            self.waiting[message.metadata.message_id] = message
+            self.pushed.append(message.metadata.dst_node_id)
+            ids.append(message.metadata.message_id)
+        return ids
+
+    def pull_messages(self, ids):
+        here = [i for i in ids if i in self.waiting]
+        return [self.answer(self.waiting.pop(i)) for i in self.pick(here)]
+
+    def answer(self, message):
+        node = message.metadata.dst_node_id
+        content = RecordDict({"from": ConfigRecord({"node": node})})
+        return Message(content, reply_to=message)
+
+
+class Nodes(Post):
+    """A grid whose nodes say who they are; None: the node fails."""
+
+    def __init__(self, **names):
+        super().__init__()
+        self.who = {
+            int(node[1:]): None if name is None else Who(name, simulated=False)
+            for node, name in names.items()
+        }
+
+    def get_node_ids(self):
+        return list(self.who)
+
+    def answer(self, message):
+        who = self.who[message.metadata.dst_node_id]
+        if who is None:
+            return Message(Error(code=0, reason="boom"), reply_to=message)
+        return Message(records.who_reply(who), reply_to=message)
+
+
+def asks(*nodes):
+    """Yield one message to each node, made when it is asked for; None: it is away."""
+    for number, node in enumerate(nodes):
+        message = Message(RecordDict(), node, MessageType.TRAIN) if node else None
+        yield Task(number, {}), message
+
+
+def answers(grid, messages, *, window=10, seconds=60.0, alive=nothing):
+    for task, reply in exchange(
+        grid, messages, window=window, seconds=seconds, alive=alive
+    ):
+        yield task.client, reply and reply.content["from"]["node"]
+
+
+@pytest.mark.parametrize(
+    "pick",
+    [
+        lambda ids: ids[:1],
+        lambda ids: ids[-1:],
+        lambda ids: ids[::-1],
+        lambda ids: ids[len(ids) // 2 :][:1],
+    ],
+    ids=["first", "last", "all-reversed", "middle"],
+)
+def test_replies_come_in_the_order_of_messages_whatever_arrives_first(pick):
+    nodes = [17, 11, 19, 13, 11]
+    found = list(answers(Post(pick), asks(*nodes)))
+    assert found == list(enumerate(nodes))
+
+
+def test_no_more_messages_are_under_way_than_the_window_allows():
+    grid, most = Post(lambda ids: ids[-1:]), 0
+    for done, _ in enumerate(answers(grid, asks(*range(1, 21)), window=3), start=1):
+        most = max(most, len(grid.pushed) - done + 1)
+    assert (most, len(grid.pushed)) == (3, 20)
+
+
+def test_messages_are_made_only_as_the_window_allows():
+    made = []
+
+    def watched():
+        for item in asks(*range(1, 11)):
+            made.append(item[0].client)
+            yield item
+
+    replies = answers(Post(), watched(), window=3)
+    assert made == []
+    next(replies)
+    assert made == [0, 1, 2]
+    next(replies)
+    assert made == [0, 1, 2, 3]
+
+
+def test_a_message_that_is_never_answered_yields_none_and_holds_up_no_other():
+    grid = Post(lambda ids: [i for i in ids if i != "m1"][-1:])
+    started = time.monotonic()
+    found = list(answers(grid, asks(11, 12, 13), seconds=0.3))
+    assert found == [(0, 11), (1, None), (2, 13)]
+    assert 0.3 <= time.monotonic() - started < 3
+
+
+def test_a_client_that_is_away_is_sent_nothing_and_yields_none():
+    grid = Post()
+    assert list(answers(grid, asks(11, None, 13))) == [(0, 11), (1, None), (2, 13)]
+    assert grid.pushed == [11, 13]
+
+
+def test_no_messages_no_replies():
+    assert list(answers(Post(), asks())) == []
+
+
+def test_whoever_watches_may_stop_the_waiting():
+    def stop():
+        raise RunStopped("enough")
+
+    with pytest.raises(RunStopped, match="enough"):
+        list(answers(Post(lambda ids: []), asks(11), alive=stop))
+
+
+def gather(grid, count, *, seconds=0.0, alive=nothing):
+    clients = Clients()
+    clients.await_all(grid, count, seconds=seconds, reply_seconds=5, alive=alive)
+    return clients
+
+
+def test_clients_are_numbered_by_name_in_natural_order():
+    clients = gather(Nodes(n7="10", n8="b", n9="2", n6="a"), 4)
+    assert clients.names == ["2", "10", "a", "b"]
+    assert clients.nodes == {0: 9, 1: 7, 2: 6, 3: 8}
+
+
+def test_zero_clients_means_whoever_is_there():
+    assert gather(Nodes(n7="a", n8="b"), 0).names == ["a", "b"]
+
+
+def test_too_few_devices_are_named_with_both_numbers_and_the_options():
+    with pytest.raises(RunStopped, match=r"2 clients .* data\.clients = 3") as caught:
+        gather(Nodes(n7="a", n8="b"), 3)
+    assert "rounds.wait-seconds" in str(caught.value)
+
+
+@pytest.mark.parametrize("announced", [2, 5])
+def test_a_simulation_of_another_size_is_refused_without_waiting(announced):
+    grid = Nodes(n7="0", n8="1")
+    grid.who = {n: Who(w.name, True, announced) for n, w in grid.who.items()}
+    with pytest.raises(RunStopped) as caught:
+        gather(grid, 3, seconds=1000)
+    assert f"{announced} clients are there, but data.clients = 3" in str(caught.value)
+    assert '--federation-config "num-supernodes=3 ' in str(caught.value)
+
+
+def test_too_many_devices_are_refused_without_waiting():
+    with pytest.raises(RunStopped, match=r"3 clients .* data\.clients = 2"):
+        gather(Nodes(n7="a", n8="b", n9="c"), 2, seconds=1000)
+
+
+def test_two_nodes_with_one_id_are_refused_by_name():
+    with pytest.raises(RunStopped, match="two nodes say they are client 'b'"):
+        gather(Nodes(n7="a", n8="b", n9="b"), 3)
+
+
+def test_clients_that_come_late_are_waited_for():
+    grid = Nodes(n7="a")
+
+    def later():
+        grid.who[8] = Who("b", simulated=False)
+
+    assert gather(grid, 2, seconds=60, alive=later).names == ["a", "b"]
+
+
+def test_a_node_that_fails_is_no_client_and_is_asked_again():
+    grid = Nodes(n7="a", n8=None)
+
+    def recover():
+        if not grid.waiting:
+            grid.who[8] = Who("b", simulated=False)
+
+    assert gather(grid, 2, seconds=60, alive=recover).names == ["a", "b"]
+    assert grid.pushed == [7, 8, 8]
+
+
+def test_nodes_that_did_not_say_who_they_are_are_named_if_clients_are_missing():
+    class Stranger(Nodes):
+        def answer(self, message):
+            if message.metadata.dst_node_id == 9:
+                return Message(RecordDict(), reply_to=message)
+            return super().answer(message)
+
+    with pytest.raises(RunStopped, match=r"^1 clients are there") as caught:
+        gather(Stranger(n7="a", n8=None, n9="c"), 3)
+    assert "node 8: Flower reports: boom" in str(caught.value)
+    assert "node 9: it does not run this app" in str(caught.value)
+
+
+def test_what_devices_say_of_their_images_is_kept_by_name():
+    grid = Nodes(n7="a", n8="b")
+    grid.who[7] = Who("a", simulated=False, images=(1, 8, 8, 10))
+    assert gather(grid, 2).images == {"a": (1, 8, 8, 10)}
+
+
+def test_a_node_that_restarts_under_a_new_id_is_the_same_client():
+    grid = Nodes(n7="a", n8="b")
+    clients = gather(grid, 2)
+    grid.who[9] = grid.who.pop(7)
+    clients.refresh(grid, seconds=5, alive=nothing)
+    assert clients.nodes == {0: 9, 1: 8}
+    assert grid.pushed == [7, 8, 9]
+
+
+def test_a_node_that_restarts_before_the_old_one_is_gone_is_the_same_client():
+    grid = Nodes(n7="a", n8="b")
+    clients = gather(grid, 2)
+    grid.who[5] = grid.who[7]
+    clients.refresh(grid, seconds=5, alive=nothing)
+    assert clients.nodes == {0: 5, 1: 8}
+
+
+def test_a_node_that_leaves_is_away_until_it_is_back():
+    grid = Nodes(n7="a", n8="b")
+    clients = gather(grid, 2)
+    gone = grid.who.pop(7)
+    clients.refresh(grid, seconds=5, alive=nothing)
+    assert clients.nodes == {1: 8}
+    grid.who[7] = gone
+    clients.refresh(grid, seconds=5, alive=nothing)
+    assert clients.nodes == {0: 7, 1: 8}
+
+
+def test_a_client_that_comes_after_the_start_is_left_out():
+    grid = Nodes(n7="b", n8="c")
+    clients = gather(grid, 2)
+    grid.who[9] = Who("a", simulated=False)
+    clients.refresh(grid, seconds=5, alive=nothing)
+    assert clients.names == ["b", "c"]
+    assert clients.nodes == {0: 7, 1: 8}

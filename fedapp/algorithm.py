@@ -149,6 +149,7 @@ def local_sgd(
         lr=task.lr,
         momentum=task.momentum,
         weight_decay=task.weight_decay,
+        fused=True,
     )
     shift = {
         leaf: grad_shift[name].to(leaf.device)

@@ -57,6 +57,10 @@ class Bank:
         """Return the clients that have a row, in order."""
         return sorted(self._index(fresh))
 
+    def discard(self) -> None:
+        """Forget what was written since the last commit, as a stopped round did."""
+        self._written = {}
+
     def commit(self) -> dict[int, int]:
         """Put this round's writes in force; return the round of every row."""
         self._committed |= self._written

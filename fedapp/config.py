@@ -30,7 +30,11 @@ class Section(BaseModel):
     """A table of settings; names in files have hyphens for underscores."""
 
     model_config = ConfigDict(
-        alias_generator=_kebab, extra="forbid", frozen=True, strict=True
+        alias_generator=_kebab,
+        allow_inf_nan=False,
+        extra="forbid",
+        frozen=True,
+        strict=True,
     )
 
 
@@ -253,16 +257,17 @@ def _widen(value: Scalar, name: str) -> Scalar:
 def _impossible(settings: Settings) -> list[str]:
     """Return what is wrong with settings that are each right."""
     found = []
-    if settings.data.unseen_clients > settings.data.clients:
+    if settings.data.unseen_clients >= settings.data.clients:
         found.append(
-            f"data.unseen-clients = {settings.data.unseen_clients}: at least one of the "
-            f"data.clients = {settings.data.clients} must train"
+            f"data.unseen-clients = {settings.data.unseen_clients}: at least one of "
+            f"the data.clients = {settings.data.clients} must train"
         )
     if settings.local.precision == "bfloat16" and settings.local.device == "cpu":
         found.append(
             "local.precision = 'bfloat16': only with local.device = 'cuda' or 'auto'"
         )
-    if settings.output.name and Path(settings.output.name).name != settings.output.name:
+    name = settings.output.name
+    if name and (name == ".." or Path(name).name != name):
         found.append(
             f"output.name = {settings.output.name!r}: a plain folder name; the folder "
             "above it is output.dir"
@@ -270,13 +275,19 @@ def _impossible(settings: Settings) -> list[str]:
     return found
 
 
-def describe(error: ValidationError, prefix: str = "") -> list[str]:
+def describe(
+    error: ValidationError, prefix: str = "", known: Iterable[str] | None = None
+) -> list[str]:
     """Return one line for each problem: setting, value, what is allowed."""
     lines = []
     for problem in error.errors():
         name = prefix + ".".join(str(part) for part in problem["loc"])
         if problem["type"] == "extra_forbidden":
-            lines.append(unknown_setting(name))
+            if known is None:
+                lines.append(unknown_setting(name))
+            else:
+                hint = suggestion(str(problem["loc"][-1]), known)
+                lines.append(f"{name}: there is no such setting{hint}")
             continue
         if problem["type"] == "missing":
             lines.append(f"{name}: missing; give it a value")

@@ -28,6 +28,10 @@ Asked = tuple[Task, Message | None]
 """A task with its message, or with the reply to it; None if there is none."""
 
 
+QUERY_SECONDS = 60.0
+"""How long a node may take to say who it is: a new worker imports for many seconds."""
+
+
 class RunStopped(RuntimeError):
     """The run cannot go on; the message says why and what to do."""
 
@@ -50,11 +54,14 @@ class Clients:
     strangers: dict[int, str] = field(default_factory=dict)
     _known: dict[int, str] = field(default_factory=dict)
 
-    def refresh(self, grid: Grid, *, seconds: float, alive: Alive) -> None:
+    def refresh(
+        self, grid: Grid, *, alive: Alive, seconds: float = QUERY_SECONDS
+    ) -> None:
         """Learn of nodes that came or went since the last time."""
         present = set(grid.get_node_ids())
-        for node in self._known.keys() - present:
-            del self._known[node]
+        for known in (self._known, self.strangers):
+            for node in known.keys() - present:
+                del known[node]
         strangers = sorted(present - self._known.keys())
         if strangers:
             self._ask(grid, strangers, seconds, alive)
@@ -71,7 +78,6 @@ class Clients:
         count: int,
         *,
         seconds: float,
-        reply_seconds: float,
         alive: Alive,
     ) -> None:
         """Wait until ``count`` clients are there (0: at least one, then who is there).
@@ -83,7 +89,7 @@ class Clients:
         """
         deadline = time.monotonic() + seconds
         while True:
-            self.refresh(grid, seconds=reply_seconds, alive=alive)
+            self.refresh(grid, alive=alive)
             found = sorted(self._known.values(), key=_natural)
             if len(set(found)) < len(found):
                 twice = next(name for name in found if found.count(name) > 1)
@@ -96,7 +102,7 @@ class Clients:
                 break
             if found and len(found) >= count:
                 self.names = found
-                self.refresh(grid, seconds=reply_seconds, alive=alive)
+                self.refresh(grid, alive=alive)
                 return
             if time.monotonic() > deadline:
                 break
@@ -164,13 +170,14 @@ def exchange(
 ) -> Iterator[Asked]:
     """Send messages, at most ``window`` at a time; yield replies in their order.
 
-    A message that is None (its client is away), or is not answered within ``seconds``,
-    yields None. ``messages`` is consumed only as the window allows.
+    A message that is None (its client is away) yields None; so does one that is not
+    answered while nothing at all arrives for ``seconds``. ``messages`` is consumed only
+    as the window allows.
     """
     source = iter(messages)
     pending: deque[tuple[Task, str, float]] = deque()
     arrived: dict[str, Message] = {}
-    pause = 0.002
+    pause, heard = 0.002, 0.0
     while True:
         while len(pending) < window and (item := next(source, None)) is not None:
             task, message = item
@@ -180,7 +187,9 @@ def exchange(
         if not pending:
             return
         task, message_id, sent = pending[0]
-        if message_id in arrived or not message_id or time.monotonic() - sent > seconds:
+        # A worker may be busy with other clients: silence counts, not waiting in line.
+        late = time.monotonic() - max(sent, heard) > seconds
+        if message_id in arrived or not message_id or late:
             pending.popleft()
             yield task, arrived.pop(message_id, None)
             continue
@@ -188,7 +197,9 @@ def exchange(
         news = list(grid.pull_messages(wanted))
         arrived |= {reply.metadata.reply_to_message_id: reply for reply in news}
         alive()
-        pause = 0.002 if news else min(0.1, pause * 1.5)
-        if not news:
+        if news:
+            pause, heard = 0.002, time.monotonic()
+        else:
+            pause = min(0.1, pause * 1.5)
             time.sleep(pause)
         del news

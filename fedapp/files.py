@@ -3,18 +3,17 @@
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from fedapp.params import Payload
-
 
 VERSION = 1
 """Of the tensor files; others are refused."""
@@ -27,9 +26,7 @@ def replacing(path: Path) -> Iterator[Path]:
     If the body fails, ``path`` is as it was and the temporary file is gone.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name}.{uuid4().hex[:8]}")
     try:
         yield temporary
         os.replace(temporary, path)
@@ -55,11 +52,15 @@ def write_json(path: Path, value: Any) -> None:
 
 def write_tensors(path: Path, payload: Payload, **notes: str) -> None:
     """Replace ``path`` by a safetensors file of ``part/name`` entries in one step."""
-    leaves = {
-        f"{part}/{name}": leaf.detach().contiguous()
-        for part, tree in payload.items()
-        for name, leaf in tree.items()
-    }
+    leaves: dict[str, torch.Tensor] = {}
+    seen: set[int] = set()
+    for part, tree in payload.items():
+        for name, leaf in tree.items():
+            # Safetensors refuses tensors that share memory.
+            memory = leaf.untyped_storage().data_ptr()
+            own = leaf.detach().clone() if memory in seen else leaf.detach()
+            leaves[f"{part}/{name}"] = own.contiguous()
+            seen.add(memory)
     # One entry: safetensors writes several in an order that differs from run to run.
     about = json.dumps({"version": VERSION, **notes}, sort_keys=True)
     with replacing(path) as temporary:

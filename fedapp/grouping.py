@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 from threadpoolctl import threadpool_limits
 
 from fedapp.heads import NORM_FLOOR, Array
@@ -141,6 +140,8 @@ def match_groups(
     group that shares no client with the one it would follow gets a new id, counted
     from ``next_id``. Ids are names for logs and for the next warm start.
     """
+    from scipy.optimize import linear_sum_assignment
+
     groups = max(labels.values()) + 1
     ids = sorted(set(previous.values()))
     overlap = np.zeros((groups, len(ids)), dtype=np.int64)

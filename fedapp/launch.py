@@ -38,6 +38,7 @@ START_SECONDS = 90.0
 STOP_SECONDS = 5.0
 END_SECONDS = 10.0
 LOG_SECONDS = 1.0
+STILL_SECONDS = 20.0
 TAIL_LINES = 15
 CONNECTION = "fedapp"
 LOGS = ("run.log", "superlink.log")
@@ -240,7 +241,7 @@ def _run(job: Job, processes: Processes, on_poll: OnPoll) -> None:
         log="run.log",
         environment=environment,
     )
-    _follow(_Engine(processes, superlink, client), job.run_dir, on_poll)
+    _follow(_Engine(processes, port, superlink, client), job.run_dir, on_poll)
 
 
 def _environment(scratch: Path, *, install: bool) -> dict[str, str]:
@@ -356,12 +357,16 @@ class _Engine:
     """What runs: its SuperLink, ``flwr run``, and the simulation, once it is found."""
 
     processes: Processes
+    port: int
     superlink: subprocess.Popen[bytes]
     client: subprocess.Popen[bytes]
     simulation: int | None = None
 
-    def death(self) -> str | None:
-        """Return what has ended, in words, or None while all is well."""
+    def death(self, *, still: float) -> str | None:
+        """Return what has ended, in words, or None while all is well.
+
+        ``still`` is for how many seconds there was no progress.
+        """
         if self.superlink.poll() is not None:
             return f"Flower's SuperLink died (exit code {self.superlink.returncode})"
         if self.client.poll() is not None:
@@ -373,23 +378,40 @@ class _Engine:
         elif not _alive(self.simulation):
             # Flower itself needs a minute to notice.
             return "the simulation process died (was it out of memory?)"
+        if still > STILL_SECONDS and not _listens(self.port):
+            # On SIGTERM it closes its port, then waits for ever for `flwr run`.
+            return "Flower's SuperLink was told to end"
         return None
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=2).close()
+    except ConnectionRefusedError:
+        return False
+    except OSError:  # busy, perhaps
+        return True
+    return True
 
 
 def _follow(engine: _Engine, run_dir: Path, on_poll: OnPoll) -> None:
     """Return when the run folder says that the run has ended."""
-    while True:
-        death = engine.death()
-        progress = read_json(run_dir / "progress.json")
+    progress, moved, death = dict[str, Any](), time.monotonic(), None
+    while death is None and progress.get("status") not in FINAL:
+        time.sleep(POLL_SECONDS)
+        still = time.monotonic() - moved
+        # In this order: a result that was there before the death counts.
+        death = engine.death(still=still)
+        latest = read_json(run_dir / "progress.json")
+        if latest != progress:
+            progress, moved = latest, time.monotonic()
         on_poll(progress or {"status": "starting", "stage": "starting the simulation"})
-        if death is None and progress.get("status") not in FINAL:
-            time.sleep(POLL_SECONDS)
-            continue
-        _let_log_end(engine.client)
-        if death and progress.get("status") not in FINAL:
-            log = "run.log" if engine.superlink.poll() is None else "superlink.log"
-            raise LaunchError(f"{death}\n{_tail(engine.processes.scratch / log)}")
-        return
+    _let_log_end(engine.client)
+    if progress.get("status") not in FINAL:
+        # The simulation may have ended in order a moment before `flwr run` did.
+        death = engine.death(still=still) or death
+        log = "run.log" if engine.superlink.poll() is None else "superlink.log"
+        raise LaunchError(f"{death}\n{_tail(engine.processes.scratch / log)}")
 
 
 def _let_log_end(client: subprocess.Popen[bytes]) -> None:

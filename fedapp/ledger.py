@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from logging import WARNING, getLogger
+from math import inf
 
 from fedapp.algorithm import Scalars, Update
 from fedapp.metrics import over_clients
@@ -14,6 +15,7 @@ from fedapp.turn import Turn
 log = getLogger("flwr")
 
 EVALUATE = "evaluate"
+TAIL = ("worst", "bottom20", "gap")
 
 
 @dataclass(frozen=True)
@@ -70,11 +72,19 @@ def score_metrics(
     return {f"{index:02}/{model}/correct": correct, f"{index:02}/{model}/loss": loss}
 
 
+def _over(scores: list[Score]) -> dict[str, float]:
+    return over_clients([s.accuracy for s in scores], [s.examples for s in scores])
+
+
 @dataclass
 class Ledger:
-    """The books of one run. Without a folder nothing is written."""
+    """The books of one run. Without a folder nothing is written.
+
+    Clients from ``unseen_from`` on never train; they do not count in accuracies.
+    """
 
     folder: RunFolder | None = None
+    unseen_from: float = inf
     last_trained: dict[int, int] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     traffic: dict[str, int] = field(default_factory=dict)
@@ -138,11 +148,12 @@ class Ledger:
     def accuracy(self) -> dict[str, float]:
         """Return accuracies over clients, as ``over_clients``, at the last evaluation.
 
-        Clients that never trained are left out, unless none ever did.
+        Unseen clients are left out. Clients that never trained so far are left out of
+        worst, bottom 20 % and gap, unless none ever did.
         """
-        everyone = self.main_scores()
-        seen = [s for s in everyone if s.client in self.last_trained] or everyone
-        return over_clients([s.accuracy for s in seen], [s.examples for s in seen])
+        seen = [s for s in self.main_scores() if s.client < self.unseen_from]
+        trained = [s for s in seen if s.client in self.last_trained] or seen
+        return _over(seen) | {name: _over(trained)[name] for name in TAIL}
 
     def row(self, table: str, row: Mapping[str, int | float | str | bool]) -> None:
         """Append a row to a table of the method."""
@@ -150,6 +161,6 @@ class Ledger:
             self.folder.row(table, row)
 
     def show(self, *, lazily: bool = False, **news: int | float | str) -> None:
-        """Update what a display shows; ``lazily``: not more than five times a second."""
+        """Update what a display shows; ``lazily``: at most five times a second."""
         if self.folder is not None:
             self.folder.progress(lazily=lazily, **news)

@@ -91,8 +91,8 @@ def table() -> dict[str, Method]:
     for point in entry_points(group=GROUP):
         if point.name in found:
             raise SettingsError(
-                f"package {point.value!r} offers a method {point.name!r}, but that name "
-                "is taken: rename its entry point or uninstall it"
+                f"package {point.value!r} offers a method {point.name!r}, but that "
+                "name is taken: rename its entry point or uninstall it"
             )
         method = point.load()
         if not isinstance(method, Method):
@@ -157,7 +157,9 @@ def _plugin_table(text: str, model: type[BaseModel]) -> dict[str, object]:
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"plugin.settings: not TOML: {error}") from None
     except ValidationError as error:
-        raise SettingsError("\n".join(describe(error, "plugin.settings: "))) from None
+        raise SettingsError(
+            "\n".join(describe(error, "plugin.settings: ", model.model_fields))
+        ) from None
 
 
 def settings_of(method: Method) -> list[str]:

@@ -103,7 +103,7 @@ def resnet18(image: ImageShape) -> tuple[nn.Module, int]:
 
 
 def mobilenet_v2(image: ImageShape) -> tuple[nn.Module, int]:
-    """Return torchvision's MobileNetV2 without dropout; stride-1 stem up to 64 pixels."""
+    """Return torchvision's MobileNetV2 without dropout; stem stride 1 to 64 pixels."""
     from torchvision.models import mobilenet_v2
 
     net = mobilenet_v2(weights=None)

@@ -30,9 +30,15 @@ def to_record(tree: Params) -> ArrayRecord:
     )
 
 
-def to_params(record: ArrayRecord) -> dict[str, torch.Tensor]:
+def to_params(record: ArrayRecord, part: str = "model") -> dict[str, torch.Tensor]:
     """Return an array record as tensors, which own their memory."""
-    return {name: torch.from_numpy(np.array(a.numpy())) for name, a in record.items()}
+    tree = {}
+    for name, array in record.items():
+        try:
+            tree[name] = torch.from_numpy(np.array(array.numpy()))
+        except (TypeError, ValueError, EOFError) as error:
+            raise ValueError(f"tensor {part}/{name} cannot be read: {error}") from None
+    return tree
 
 
 class Packer:
@@ -87,12 +93,12 @@ def to_metrics(values: Mapping[str, int | float]) -> MetricRecord:
 
 def payload_of(content: RecordDict) -> dict[str, dict[str, torch.Tensor]]:
     """Return all array records as tensors."""
-    return {part: to_params(rec) for part, rec in content.array_records.items()}
+    return {part: to_params(rec, part) for part, rec in content.array_records.items()}
 
 
 def reply(update: Update, *, client: int, seconds: float) -> RecordDict:
     """Return the content of a client's reply."""
-    content = RecordDict({part: to_record(tree) for part, tree in update.sent.items()})
+    content = RecordDict(dict(Packer().pack(update.sent)))
     content["met"] = MetricRecord(
         {"client-id": client, "num-examples": update.num_examples, "seconds": seconds}
     )
@@ -123,9 +129,9 @@ def read_reply(content: RecordDict, *, asked: Scalars) -> tuple[Update, float]:
     metrics: Mapping[str, Any] = content.metric_records.get("metrics") or {}
     update = Update(
         sent=payload_of(content),
-        num_examples=int(_number(met["num-examples"])),
+        num_examples=_whole(met["num-examples"]),
         metrics={name: _number(value) for name, value in metrics.items()},
-        client=int(_number(met["client-id"])),
+        client=_whole(met["client-id"]),
         asked=asked,
     )
     return update, float(_number(met.get("seconds", 0.0)))
@@ -135,6 +141,13 @@ def _number(value: Any) -> int | float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"it has {value!r} where a number belongs")
     return value
+
+
+def _whole(value: Any) -> int:
+    number = _number(value)
+    if number != number or number in (float("inf"), -float("inf")) or number % 1:
+        raise ValueError(f"it has {number} where a whole number belongs")
+    return int(number)
 
 
 def who_reply(who: Who) -> RecordDict:

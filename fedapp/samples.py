@@ -29,10 +29,13 @@ class Samples:
     def batch(
         self, index: Tensor | slice, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return the images and labels at ``index``; a generator allows augmentation."""
+        """Return images and labels at ``index``; a generator allows augmentation."""
         images = self.images[index]
         if self.view is not None:
             images = self.view(images, generator)
+        if images.dim() == 4:
+            # Convolutions and pooling on a CPU are much faster in this layout.
+            images = images.contiguous(memory_format=torch.channels_last)
         return images, self.labels[index]
 
     def shuffled(

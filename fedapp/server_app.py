@@ -1,4 +1,4 @@
-"""The ServerApp: read config, prepare data, build the strategy, run, save the result."""
+"""The ServerApp: read config, prepare data, build the strategy, run, save."""
 
 import os
 import time
@@ -92,7 +92,6 @@ class Run:
             grid,
             settings.data.clients,
             seconds=rounds.wait_seconds,
-            reply_seconds=rounds.reply_seconds,
             alive=self._alive,
         )
         self.folder.progress(stage="preparing data")
@@ -192,7 +191,6 @@ class Run:
                 ledger,
                 names=strategy.clients.names if strategy is not None else (),
                 groups=strategy.groups if strategy is not None else (),
-                unseen_from=data.clients - data.unseen_clients,
             ),
             "seconds": durations(
                 ledger,

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from torchvision.transforms.v2 import functional as images_of
 
 SHIFTS = ("rotation", "photometric", "label-window", "label-permutation")
 NOISE = 0.05
@@ -127,6 +126,9 @@ def rotate(images: Tensor, *, index: int, groups: int) -> Tensor:
     square = images.shape[-2] == images.shape[-1]
     if rest == 0 and (square or turns % 2 == 0):
         return torch.rot90(images, turns, dims=(-2, -1))
+    # Imported here: it takes seconds, in every worker.
+    from torchvision.transforms.v2 import functional as images_of
+
     turned: Tensor = images_of.rotate(
         images,
         360 * index / groups,
@@ -144,6 +146,8 @@ def photometric(
     The noise, of deviation ``NOISE``, is one pattern for all images, as of one camera.
     Values are not clipped.
     """
+    from torchvision.transforms.v2 import functional as images_of
+
     faded: Tensor = images_of.adjust_contrast(images, 1 - 0.8 * index / groups)
     pattern = torch.randn(images.shape[1:], generator=generator) * NOISE
     return faded + pattern.to(images.device)

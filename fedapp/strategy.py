@@ -76,6 +76,7 @@ class RoundStrategy(Strategy):
         self.state: State = {}
         self.round = 0
         self.rounds = 0
+        self._asked: list[Task] = []
         self.ledger = Ledger(self.folder)
         if self.folder is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="fedapp-bank-")
@@ -186,20 +187,21 @@ class RoundStrategy(Strategy):
                 grid,
                 self.num_clients,
                 seconds=self.wait_seconds,
-                reply_seconds=self.reply_seconds,
                 alive=self.alive,
             )
         self.num_clients = len(self.clients.names)
+        self.ledger.unseen_from = self.num_clients - self.unseen_clients
         self.params, self.state = self.init(initial)
 
     def _train(self, grid: Grid, round_: int, config: Scalars) -> None:
         """Run the phases of a round; nothing of it counts unless all succeed."""
         params, state, trained = self.params, self.state, set[int]()
+        self.bank.discard()
         first = self._turn(round_, "", 0)
         for step, phase in enumerate(self.phases(first)):
             turn = self._turn(round_, phase, step)
             log.log(INFO, "[round %s of %s] %s", round_, self.rounds, phase)
-            self.clients.refresh(grid, seconds=self.reply_seconds, alive=self.alive)
+            self.clients.refresh(grid, alive=self.alive)
             tasks = self.tasks(params, state, turn)
             asks = self._messages(tasks, turn, MessageType.TRAIN, config)
             answers = self._exchange(grid, asks, turn, len(first.sampled))
@@ -216,7 +218,7 @@ class RoundStrategy(Strategy):
     def _evaluate(self, grid: Grid, round_: int, config: Scalars) -> dict[str, float]:
         """Score every client with what the method gives it."""
         turn = self._turn(round_, EVALUATE, 0)
-        self.clients.refresh(grid, seconds=self.reply_seconds, alive=self.alive)
+        self.clients.refresh(grid, alive=self.alive)
         asks = self._messages(
             self._evaluations(turn), turn, MessageType.EVALUATE, config
         )
@@ -234,9 +236,7 @@ class RoundStrategy(Strategy):
             found["mean"],
             found["worst"],
         )
-        self.ledger.show(
-            evaluated=round_, mean=found["mean"], worst=found["worst"]
-        )
+        self.ledger.show(evaluated=round_, mean=found["mean"], worst=found["worst"])
         return found
 
     def _evaluations(self, turn: Turn) -> Iterator[Task]:
@@ -337,8 +337,8 @@ class RoundStrategy(Strategy):
             self.ledger.took(turn, task.client, seconds)
             yield update
         share = self.min_replies or (1.0 if self.clients.simulated else 0.5)
-        # The small number: 0.1 * 30 is 3.0000000000000004 and would ask for 4.
-        needed = max(1, ceil(share * asked - 1e-9))
+        # The small number: 0.28 * 25 is 7.000000000000001 and would ask for 8.
+        needed = min(asked, max(1, ceil(share * asked - 1e-9)))
         if valid < needed:
             more = "" if len(causes) <= 5 else f"\n  and {len(causes) - 5} more"
             raise RunStopped(
@@ -369,13 +369,13 @@ class RoundStrategy(Strategy):
         """Return the messages of the ``train`` phase of a round."""
         if not self.clients.names:
             self._set_up(grid, records.to_params(arrays), 0)
-        self.clients.refresh(grid, seconds=self.reply_seconds, alive=self.alive)
+        self.clients.refresh(grid, alive=self.alive)
         turn = self._turn(server_round, "train", 0)
         tasks = self.tasks(self.params, self.state, turn)
         asks = self._messages(
             tasks, turn, MessageType.TRAIN, records.to_scalars(config)
         )
-        return [message for _, message in asks if message is not None]
+        return self._asking(asks)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -386,6 +386,7 @@ class RoundStrategy(Strategy):
         answers = self._by_client(replies)
         valid = self._valid(answers, turn, expected, self.state, trained)
         self.params, self.state = self.update(self.params, self.state, valid, turn)
+        self.round = server_round
         self.ledger.last_trained |= dict.fromkeys(trained, server_round)
         self.bank.commit()
         return records.to_record(self.params), None
@@ -397,7 +398,12 @@ class RoundStrategy(Strategy):
         turn = self._turn(server_round, EVALUATE, 0)
         sent = records.to_scalars(config)
         asks = self._messages(self._evaluations(turn), turn, MessageType.EVALUATE, sent)
-        return [message for _, message in asks if message is not None]
+        return self._asking(asks)
+
+    def _asking(self, asks: Iterable[Asked]) -> list[Message]:
+        pairs = list(asks)
+        self._asked = [task for task, _ in pairs]
+        return [message for _, message in pairs if message is not None]
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
@@ -411,8 +417,8 @@ class RoundStrategy(Strategy):
     def _by_client(self, replies: Iterable[Message]) -> Iterator[Asked]:
         client_of = {node: client for client, node in self.clients.nodes.items()}
         found = {client_of[r.metadata.src_node_id]: r for r in replies}
-        for client in sorted(found):
-            yield Task(client, {}), found[client]
+        for task in self._asked:
+            yield task, found.get(task.client)
 
     def summary(self) -> None:
         """Log the method and how it samples."""

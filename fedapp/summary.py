@@ -16,16 +16,15 @@ TRAFFIC = {
 
 
 def results(
-    ledger: Ledger, *, names: Sequence[str], groups: Sequence[int], unseen_from: int
+    ledger: Ledger, *, names: Sequence[str], groups: Sequence[int]
 ) -> dict[str, Any]:
     """Return what the last evaluation found, traffic, and dropped replies.
 
     ``names`` are client ids and ``groups`` latent groups, by client number (or empty).
-    Clients from ``unseen_from`` on are never sampled for training. Accuracies are None
-    if nothing was evaluated.
+    Accuracies are None if nothing was evaluated.
     """
     scores = ledger.main_scores()
-    unseen = [s.accuracy for s in scores if s.client >= unseen_from]
+    unseen = [s.accuracy for s in scores if s.client >= ledger.unseen_from]
     accuracy: Mapping[str, float | None] = dict.fromkeys(ACCURACIES)
     if scores:
         accuracy = ledger.accuracy()

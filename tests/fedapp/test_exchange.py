@@ -143,7 +143,7 @@ def test_whoever_watches_may_stop_the_waiting():
 
 def gather(grid, count, *, seconds=0.0, alive=nothing):
     clients = Clients()
-    clients.await_all(grid, count, seconds=seconds, reply_seconds=5, alive=alive)
+    clients.await_all(grid, count, seconds=seconds, alive=alive)
     return clients
 
 
@@ -199,7 +199,8 @@ def test_a_node_that_fails_is_no_client_and_is_asked_again():
         if not grid.waiting:
             grid.who[8] = Who("b", simulated=False)
 
-    assert gather(grid, 2, seconds=60, alive=recover).names == ["a", "b"]
+    clients = gather(grid, 2, seconds=60, alive=recover)
+    assert (clients.names, clients.strangers) == (["a", "b"], {})
     assert grid.pushed == [7, 8, 8]
 
 

@@ -202,7 +202,7 @@ def test_simplex_corners_are_told_apart():
 def test_ties_go_to_fewer_groups(monkeypatch):
     scores = {2: 0.3, 3: 0.5, 4: 0.5 + 1e-12, 5: 0.4}
     monkeypatch.setattr(
-        "fedapp.grouping.silhouette_score", lambda _, labels: scores[max(labels) + 1]
+        "sklearn.metrics.silhouette_score", lambda _, labels: scores[max(labels) + 1]
     )
 
     found = group(blobs(), max_groups=5)
@@ -300,7 +300,7 @@ def test_a_previous_group_without_a_client_starts_at_the_farthest_row(monkeypatc
     # A square, split either way with equal inertia, and a row far from it that takes
     # the place of the group whose client is gone.
     monkeypatch.setattr(
-        "fedapp.grouping.silhouette_score", lambda _, labels: float(max(labels))
+        "sklearn.metrics.silhouette_score", lambda _, labels: float(max(labels))
     )
     square = np.array([[1.0, 1], [1, -1], [-1, -1], [-1, 1]]) / np.sqrt(2)
     rows = np.vstack([np.c_[square, np.zeros(4)], [[0, 0, 5]]])

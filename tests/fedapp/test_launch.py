@@ -267,3 +267,18 @@ def test_a_simulation_that_is_killed_fails_the_run(tmp_path):
     assert "the simulation process died" in output
     assert run.status() == "failed"
     assert run.leaves_nothing()
+
+
+@pytest.mark.slow
+def test_a_superlink_that_was_told_to_end_fails_the_run(tmp_path):
+    run = Run(tmp_path, "rounds.count=1000")
+    assert wait_until(lambda: run.processes.named("flwr-simulation"), seconds=60)
+
+    # The simulation then waits for ever for the SuperLink, unless it has begun.
+    os.kill(run.processes.named("flower-superlink"), signal.SIGTERM)
+    os.kill(run.processes.named("flwr-simulation"), signal.SIGSTOP)
+    code, output = run.end()
+
+    assert code == 1, output
+    assert "SuperLink was told to end" in output
+    assert run.leaves_nothing()

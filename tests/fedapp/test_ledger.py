@@ -55,6 +55,13 @@ def test_the_tenth_model_comes_after_the_second():
     assert [score.model for score in found] == [model for model, *_ in reports]
 
 
+def test_scores_are_in_order_however_the_metrics_arrive():
+    update = evaluated(("own", 6, 4.0), ("global", 2, 12.0))
+    backwards = dict(reversed(list(update.metrics.items())))
+    found = scores_of(Update({}, 8, backwards, client=3))
+    assert found == scores_of(update)
+
+
 def test_other_metrics_are_no_scores():
     update = evaluated(("own", 6, 4.0))
     more = Update({}, 8, {**update.metrics, "age": 3.0}, client=3)
@@ -108,9 +115,16 @@ def scored(tmp_path, last_trained, *accuracies):
     return ledger.accuracy()
 
 
-def test_accuracy_leaves_out_clients_that_never_trained(tmp_path):
+def test_the_tail_leaves_out_clients_that_never_trained_and_the_mean_does_not(tmp_path):
     found = scored(tmp_path, {0: 1, 1: 5}, 0.5, 1.0, 0.0)
-    assert (found["mean"], found["worst"]) == (0.75, 0.5)
+    assert (found["mean"], found["worst"], found["gap"]) == (0.5, 0.5, 0.5)
+
+
+def test_unseen_clients_do_not_count_at_all():
+    ledger = Ledger(last_trained={0: 1}, unseen_from=2)
+    ledger.scores = [Score(k, "global", 10, 1.0, a) for k, a in enumerate((0.5, 1, 0))]
+    found = ledger.accuracy()
+    assert (found["mean"], found["worst"], found["gap"]) == (0.75, 0.5, 0)
 
 
 def test_accuracy_is_of_all_clients_if_none_ever_trained(tmp_path):

@@ -222,6 +222,18 @@ def test_a_client_that_is_away_is_dropped_and_named():
     assert strategy.ledger.last_trained == {0: 2, 1: 1, 2: 2}
 
 
+def test_a_client_that_leaves_before_the_evaluation_is_away():
+    def leave(client, received, cfg, scalars):
+        if client == 1:
+            lab.grid.contexts.pop(1_000_003 + client)
+        return moved(client, received)
+
+    lab = Lab(leave)
+    strategy = lab.run(Averaging(min_replies=0.6))
+    causes = [(f.phase, f.client, f.cause) for f in strategy.ledger.failures]
+    assert causes == [("evaluate", 1, "it is away")]
+
+
 def test_what_a_method_finds_wrong_is_dropped_and_named():
     class Picky(Averaging):
         def check(self, update, state, turn):
@@ -262,9 +274,9 @@ def test_a_bad_evaluation_is_dropped_and_named():
         (3, 2, 0.0, True, False),
         (4, 2, 0.0, False, True),
         (4, 1, 0.0, False, False),
-        # 0.1 * 30 is a little more than 3 in floating point.
-        (30, 3, 0.1, True, True),
-        (30, 2, 0.1, True, False),
+        # 0.28 * 25 is a little more than 7 in floating point.
+        (25, 7, 0.28, True, True),
+        (25, 6, 0.28, True, False),
         (3, 0, 0.01, True, False),
     ],
 )

@@ -22,8 +22,8 @@ from pathlib import Path
 import torch
 from torch.nn import functional
 
-from fedapp.data import Manifest, client_samples
-from fedapp.images import open_cached
+from fedapp.data.clients import Manifest, client_samples
+from fedapp.data.images import open_cached
 from fedapp.models import ImageShape, build, state_of
 from fedapp.params import WeightedMean
 from fedapp.workplace import cache_folder

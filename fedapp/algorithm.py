@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fedapp.data.samples import Samples
 from fedapp.models import Classifier, load
 from fedapp.params import Params, Payload
-from fedapp.samples import Samples
 
 Memory = Payload
 """What one client keeps between rounds and never sends."""

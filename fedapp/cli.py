@@ -415,7 +415,7 @@ def methods() -> None:
 @app.command()
 def datasets() -> None:
     """List the data sets."""
-    from fedapp.images import DATASETS
+    from fedapp.data.images import DATASETS
 
     rows = [[name, row.about] for name, row in DATASETS.items()]
     _print_table("Data sets", ["name", "what it is"], rows, right=False)

@@ -17,11 +17,11 @@ from flwr.clientapp import ClientApp
 from fedapp import records
 from fedapp.algorithm import LocalAlgorithm, LocalTask, Scalars, Update, score, seeded
 from fedapp.config import Settings, build
+from fedapp.data.samples import Samples
 from fedapp.ledger import score_metrics
 from fedapp.memory import FolderMemory, MemoryStore, who_am_i
 from fedapp.methods import table
 from fedapp.params import first_non_finite
-from fedapp.samples import Samples
 from fedapp.versions import Version
 from fedapp.workplace import (
     build_task,

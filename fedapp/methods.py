@@ -23,9 +23,9 @@ from fedapp.config import (
     suggestion,
     table_fields,
 )
-from fedapp.images import DATASETS
+from fedapp.data.images import DATASETS
+from fedapp.data.shift import parse_shift
 from fedapp.models import MODELS
-from fedapp.shift import parse_shift
 from fedapp.strategy import RoundStrategy
 from strategies.fedavg import FedAvg
 from strategies.fedavg_se import FedAvgSE

@@ -14,10 +14,10 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedapp import records
 from fedapp.config import Scalar, Settings, build
-from fedapp.data import Manifest, make_manifest
+from fedapp.data.clients import Manifest, make_manifest
+from fedapp.data.images import load_images
 from fedapp.exchange import Clients, RunStopped
 from fedapp.files import sha256
-from fedapp.images import load_images
 from fedapp.ledger import Ledger
 from fedapp.methods import check_settings, table
 from fedapp.models import ImageShape, state_of

@@ -10,14 +10,20 @@ from torch import nn
 
 from fedapp.algorithm import LocalTask, Scalars
 from fedapp.config import Scalar, Settings
-from fedapp.data import ClientCache, ClientData, Manifest, client_samples, local_samples
+from fedapp.data.clients import (
+    ClientCache,
+    ClientData,
+    Manifest,
+    client_samples,
+    local_samples,
+)
+from fedapp.data.images import ImageSet, load_images, open_cached
+from fedapp.data.samples import Samples
 from fedapp.files import sha256
-from fedapp.images import ImageSet, load_images, open_cached
 from fedapp.memory import Who
 from fedapp.methods import check_settings
 from fedapp.models import Classifier, ImageShape, build, state_of
 from fedapp.params import Params, Payload
-from fedapp.samples import Samples
 
 CACHE = ClientCache()
 

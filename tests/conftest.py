@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from fedapp import config
 from fedapp.algorithm import LocalTask
 from fedapp.bank import Bank
+from fedapp.data.samples import Samples
 from fedapp.files import TensorFile
 from fedapp.inline import run_inline
 from fedapp.models import Classifier, state_of
-from fedapp.samples import Samples
 from fedapp.turn import Turn
 
 TINY = {

@@ -6,8 +6,8 @@ from conftest import half_square, line_model, line_task
 from torch import nn
 
 from fedapp.algorithm import LocalTask, local_sgd, score, seeded
+from fedapp.data.samples import Samples
 from fedapp.models import Classifier, ImageShape, build, state_of
-from fedapp.samples import Samples
 
 
 class Normed(nn.Module):

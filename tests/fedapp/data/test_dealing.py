@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedapp.dealing import deal, deal_equally
+from fedapp.data.dealing import deal, deal_equally
 
 
 def test_a_dealt_quota_is_proportional_to_the_weights():

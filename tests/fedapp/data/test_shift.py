@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedapp.shift import (
+from fedapp.data.shift import (
     NOISE,
     allowed_classes,
     factors_of,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedapp.quotas import Flags, Ints
+from fedapp.data.quotas import Flags, Ints
 
 PARTITIONS = ("iid", "dirichlet", "label-subset", "label-proportions", "natural")
 MIN_TRAIN = 10

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedapp.decoded import Columns, Decoded, Source, number, stack
-from fedapp.parquet import decode_parquet
+from fedapp.data.decoded import Columns, Decoded, Source, number, stack
+from fedapp.data.parquet import decode_parquet
 
 READER = 1
 """Raise when the same files decode to something else: caches are built anew."""

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedapp.decoded import Columns, Decoded
-from fedapp.readers import READER, content_hash, decode, find_sources
+from fedapp.data.decoded import Columns, Decoded
+from fedapp.data.readers import READER, content_hash, decode, find_sources
 
 ABOUT = "about.json"
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from fedapp.partition import partition, split
-from fedapp.rule import PARTITIONS
-from fedapp.shift import allowed_classes, parse_shift
+from fedapp.data.partition import partition, split
+from fedapp.data.rule import PARTITIONS
+from fedapp.data.shift import allowed_classes, parse_shift
 
 DIGITS = load_digits().target.astype(np.int64)
 CIFAR = np.repeat(np.arange(10), 600)

@@ -3,8 +3,8 @@
 import json
 from dataclasses import asdict, dataclass
 
+from fedapp.data.shift import Shift, parse_shift
 from fedapp.models import ImageShape
-from fedapp.shift import Shift, parse_shift
 
 VERSION = 1
 Setting = str | int | float | bool

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedapp.data import client_samples, make_manifest
-from fedapp.images import load_images
+from fedapp.data.clients import client_samples, make_manifest
+from fedapp.data.images import load_images
 
 pytestmark = pytest.mark.data
 

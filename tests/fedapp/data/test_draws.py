@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from flwr_datasets.partitioner import DirichletPartitioner
 
-from fedapp import draws
+from fedapp.data import draws
 
 
 @pytest.mark.parametrize("alpha", [0.1, 3.0])

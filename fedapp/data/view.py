@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedapp.shift import Shift, shift_images
+from fedapp.data.shift import Shift, shift_images
 
 PADDING = 4
 

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from fedapp import images as image_sets
-from fedapp.images import load_images, open_cached
+from fedapp.data import images as image_sets
+from fedapp.data.images import load_images, open_cached
 
 
 def png(pixels):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedapp.data import (
+from fedapp.data.clients import (
     ClientCache,
     ClientData,
     Manifest,
@@ -12,10 +12,10 @@ from fedapp.data import (
     local_samples,
     make_manifest,
 )
-from fedapp.images import ImageSet
-from fedapp.samples import Samples
-from fedapp.shift import parse_shift
-from fedapp.view import ClientView, augmented
+from fedapp.data.images import ImageSet
+from fedapp.data.samples import Samples
+from fedapp.data.shift import parse_shift
+from fedapp.data.view import ClientView, augmented
 
 COUNT, CLASSES = 400, 5
 

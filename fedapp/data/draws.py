@@ -11,8 +11,8 @@ import io
 
 import numpy as np
 
-from fedapp.dealing import deal_equally
-from fedapp.quotas import (
+from fedapp.data.dealing import deal_equally
+from fedapp.data.quotas import (
     Flags,
     Floats,
     Ints,
@@ -21,7 +21,7 @@ from fedapp.quotas import (
     fill_up,
     flags,
 )
-from fedapp.rule import Rule
+from fedapp.data.rule import Rule
 
 REDRAWS = 100
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from fedapp.decoded import Columns, Decoded, Source, number, stack
+from fedapp.data.decoded import Columns, Decoded, Source, number, stack
 
 
 def decode_parquet(sources: list[Source], columns: Columns) -> Decoded:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedapp.quotas import Flags, Floats, Ints
+from fedapp.data.quotas import Flags, Floats, Ints
 
 
 def deal(

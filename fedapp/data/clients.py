@@ -8,13 +8,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedapp.images import ImageSet
-from fedapp.manifest import ClientPlan, Manifest
-from fedapp.models import ImageShape
-from fedapp.partition import partition as divide
-from fedapp.partition import split
-from fedapp.samples import Samples
-from fedapp.shift import (
+from fedapp.data.images import ImageSet
+from fedapp.data.manifest import ClientPlan, Manifest
+from fedapp.data.partition import partition as divide
+from fedapp.data.partition import split
+from fedapp.data.samples import Samples
+from fedapp.data.shift import (
     Shift,
     allowed_classes,
     factors_of,
@@ -23,7 +22,8 @@ from fedapp.shift import (
     label_maps,
     parse_shift,
 )
-from fedapp.view import ClientView
+from fedapp.data.view import ClientView
+from fedapp.models import ImageShape
 
 __all__ = [
     "ClientCache",

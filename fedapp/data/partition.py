@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedapp.dealing import deal
-from fedapp.draws import draw, rows_by_owner
-from fedapp.quotas import (
+from fedapp.data.dealing import deal
+from fedapp.data.draws import draw, rows_by_owner
+from fedapp.data.quotas import (
     Flags,
     Ints,
     fill_up,
@@ -22,7 +22,14 @@ from fedapp.quotas import (
     share_for_test,
     thin,
 )
-from fedapp.rule import MIN_TEST, MIN_TRAIN, Rule, check, shortfalls, sizes_for_test
+from fedapp.data.rule import (
+    MIN_TEST,
+    MIN_TRAIN,
+    Rule,
+    check,
+    shortfalls,
+    sizes_for_test,
+)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedapp.quotas import (
+from fedapp.data.quotas import (
     apportion,
     confine,
     fill_up,

@@ -1,0 +1,1 @@
+"""Images, who holds which, and what each client sees of them."""

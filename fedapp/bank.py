@@ -4,6 +4,7 @@ A round reads what was committed before it began, so that the order of replies c
 matter; ``fresh=True`` adds what the round itself has written.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,13 +36,16 @@ class Bank:
         self._versions = Versions(folder)
         self._committed: dict[int, int] = {}
         self._written: dict[int, int] = {}
+        self._commits: tuple[int, ...] = ()
 
     def write(
         self, client: int, payload: Payload, *, num_examples: int, round: int
     ) -> None:
         """Replace the row of ``client``, in force when ``round`` is committed."""
         notes = {"num_examples": str(num_examples)}
-        self._versions.write(owner_name(client), (round, 0), payload, **notes)
+        owner = owner_name(client)
+        self._versions.write(owner, (round, 0), payload, **notes)
+        self._versions.prune(owner, commits=self._commits, running=round)
         self._written[client] = round
 
     def read(self, client: int, *, fresh: bool = False) -> Row | None:
@@ -58,19 +62,33 @@ class Bank:
         return sorted(self._index(fresh))
 
     def discard(self) -> None:
-        """Forget what was written since the last commit, as a stopped round did."""
+        """Undo what was written since the last commit, as a stopped round did."""
+        for client, round_ in self._written.items():
+            self._versions.forget(after=round_ - 1, owners=[owner_name(client)])
         self._written = {}
 
-    def commit(self) -> dict[int, int]:
-        """Put this round's writes in force; return the round of every row."""
-        self._committed |= self._written
-        self._written = {}
-        return dict(self._committed)
+    @property
+    def rounds(self) -> dict[int, int]:
+        """The round of every row, those of this round included."""
+        return self._committed | self._written
 
-    def restore(self, rounds: dict[int, int]) -> None:
-        """Take up the committed ``rounds`` of an earlier process, drop newer files."""
+    def commit(self, round: int, *, commits: Sequence[int] = ()) -> None:
+        """Put this round's writes in force.
+
+        ``commits`` are the rounds on disk that a resumed run may go back to; rows that
+        neither they nor the next round need are deleted.
+        """
+        self._committed, self._written = self.rounds, {}
+        self._commits = tuple(commits)
+        for client in self._committed:
+            owner = owner_name(client)
+            self._versions.prune(owner, commits=commits, running=round + 1)
+
+    def restore(self, rounds: Mapping[int, int], *, committed: int) -> None:
+        """Take up the rows of the ``committed`` round, and drop all newer files."""
         self._committed, self._written = dict(rounds), {}
-        self._versions.forget(after=max(rounds.values(), default=0))
+        self._commits = (committed,)
+        self._versions.forget(after=committed)
 
     def _index(self, fresh: bool) -> dict[int, int]:
         return self._committed | self._written if fresh else self._committed

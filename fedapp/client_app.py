@@ -95,10 +95,12 @@ def _memory(
     if settings.memory.store == "context":
         return records.ContextMemory(context.state)
     home = context.node_config.get("memory-path")
+    commits = [int(word) for word in str(cfg["commits"]).split()]
     if "data-path" in context.node_config:
         folder = Path(str(home or Path.home() / ".fedapp" / "memory")).expanduser()
-        return FolderMemory(folder / str(cfg["run-id"]), client)
-    return FolderMemory(Path(str(cfg["run-dir"])) / "memory", client)
+        return FolderMemory(folder / str(cfg["run-id"]), client, commits=commits)
+    folder = Path(str(cfg["run-dir"])) / "memory"
+    return FolderMemory(folder, client, commits=commits)
 
 
 def _train(

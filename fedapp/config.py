@@ -108,11 +108,18 @@ class MemorySettings(Section):
     )
 
 
+class CheckpointSettings(Section):
+    """How often a run is made durable."""
+
+    every: int = about("rounds between commits to disk; the last has one", ge=1)
+
+
 class OutputSettings(Section):
     """Where the results go."""
 
     dir: str = about("folder of all run folders")
     name: str = about("name of this run's folder; empty: method, data, seed, time")
+    resume: bool = about("go on with the run in that folder; see fedapp run --resume")
 
 
 class PluginSettings(Section):
@@ -131,6 +138,7 @@ class Settings(Section):
     rounds: RoundSettings
     local: LocalSettings
     memory: MemorySettings
+    checkpoint: CheckpointSettings
     output: OutputSettings
     plugin: PluginSettings
     table: dict[str, Scalar] = Field(exclude=True)
@@ -142,6 +150,7 @@ SECTIONS: dict[str, type[Section]] = {
     "rounds": RoundSettings,
     "local": LocalSettings,
     "memory": MemorySettings,
+    "checkpoint": CheckpointSettings,
     "output": OutputSettings,
     "plugin": PluginSettings,
 }
@@ -261,6 +270,13 @@ def _impossible(settings: Settings) -> list[str]:
         found.append(
             f"data.unseen-clients = {settings.data.unseen_clients}: at least one of "
             f"the data.clients = {settings.data.clients} must train"
+        )
+    if settings.output.resume and not settings.output.name:
+        found.append("output.resume = True: output.name must say which run")
+    if settings.output.resume and settings.memory.store == "context":
+        found.append(
+            "output.resume = True: memory.store = 'context' does not survive a crash; "
+            "only runs with a folder store can be resumed"
         )
     if settings.local.precision == "bfloat16" and settings.local.device == "cpu":
         found.append(

@@ -23,13 +23,25 @@ VERSION = 1
 def replacing(path: Path) -> Iterator[Path]:
     """Give a temporary path in the same folder; on success it becomes ``path``.
 
+    The file reaches the disk before its name does, so that power may fail at any time.
     If the body fails, ``path`` is as it was and the temporary file is gone.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written, for instance because the disk is full; the message
+        names ``path``.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid4().hex[:8]}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
         os.replace(temporary, path)
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise OSError(f"cannot write {path}: {reason}") from error
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from logging import WARNING, getLogger
 from math import inf
+from typing import Any
 
 from fedapp.algorithm import Scalars, Update
 from fedapp.metrics import over_clients
@@ -90,6 +91,13 @@ class Ledger:
     traffic: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     scores: list[Score] = field(default_factory=list)
+    started: float = field(default_factory=time.monotonic)
+    before: float = 0.0
+
+    @property
+    def total_seconds(self) -> float:
+        """Seconds since the books were opened, those before a resumption included."""
+        return self.before + time.monotonic() - self.started
 
     def failed(self, turn: Turn, client: int, name: str, cause: str) -> None:
         """Note that the reply of a client was dropped."""
@@ -154,6 +162,26 @@ class Ledger:
         seen = [s for s in self.main_scores() if s.client < self.unseen_from]
         trained = [s for s in seen if s.client in self.last_trained] or seen
         return _over(seen) | {name: _over(trained)[name] for name in TAIL}
+
+    def books(self) -> dict[str, Any]:
+        """Return what a resumed run needs to know, as plain values."""
+        return {
+            "last_trained": {str(k): r for k, r in self.last_trained.items()},
+            "failures": [asdict(failure) for failure in self.failures],
+            "traffic": dict(self.traffic),
+            "seconds": dict(self.seconds),
+            "total_seconds": self.total_seconds,
+            "scores": [asdict(score) for score in self.scores],
+        }
+
+    def restore(self, books: Mapping[str, Any]) -> None:
+        """Take up what ``books`` said."""
+        self.last_trained = {int(k): r for k, r in books["last_trained"].items()}
+        self.failures = [Failure(**failure) for failure in books["failures"]]
+        self.traffic = dict(books["traffic"])
+        self.seconds = dict(books["seconds"])
+        self.before = books["total_seconds"]
+        self.scores = [Score(**score) for score in books["scores"]]
 
     def row(self, table: str, row: Mapping[str, int | float | str | bool]) -> None:
         """Append a row to a table of the method."""

@@ -1,6 +1,6 @@
 """Who a client is, and what it remembers between rounds in a folder."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -65,11 +65,17 @@ class MemoryStore(Protocol):
 
 
 class FolderMemory:
-    """A client's memory as files: survives crashes, never travels."""
+    """A client's memory as files: survives crashes, never travels.
 
-    def __init__(self, folder: Path, client: int) -> None:
+    ``commits`` are the rounds that a resumed run may go back to.
+    """
+
+    def __init__(
+        self, folder: Path, client: int, *, commits: Sequence[int] = ()
+    ) -> None:
         self._versions = Versions(folder)
         self._owner = owner_name(client)
+        self._commits = commits
 
     def load(self, before: Version) -> Memory:
         """Return the newest memory older than ``before``, empty if there is none."""
@@ -79,3 +85,4 @@ class FolderMemory:
     def save(self, version: Version, memory: Memory) -> None:
         """Remember ``memory`` as of ``version``."""
         self._versions.write(self._owner, version, memory)
+        self._versions.prune(self._owner, commits=self._commits, running=version[0])

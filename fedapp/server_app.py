@@ -1,10 +1,9 @@
 """The ServerApp: read config, prepare data, build the strategy, run, save."""
 
 import os
-import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from logging import INFO, getLogger
+from logging import ERROR, INFO, getLogger
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedapp import records
-from fedapp.config import Scalar, Settings, build
+from fedapp.config import Flat, Scalar, Settings, build
 from fedapp.data.clients import Manifest, make_manifest
 from fedapp.data.images import load_images
 from fedapp.exchange import Clients, RunStopped
@@ -43,9 +42,8 @@ def main(grid: Grid, context: Context) -> None:
     The run folder's summary.json says how it ended, whatever happens.
     """
     settings = check_settings(context.run_config)
-    folder = RunFolder(run_path(settings))
+    folder = open_folder(settings, context.run_config)
     log.log(INFO, "Run folder: %s", folder.path)
-    folder.write_config(context.run_config, commit=os.environ.get("FEDAPP_COMMIT", ""))
     run = Run(settings, folder)
     status, error = "failed", ""
     try:
@@ -62,6 +60,21 @@ def main(grid: Grid, context: Context) -> None:
     finally:
         run.finish(status, error)
         log.log(INFO, "Run folder: %s (%s)", folder.path, status)
+        folder.close()
+
+
+def open_folder(settings: Settings, flat: Flat) -> RunFolder:
+    """Return the folder of a new run, or of the one to resume if nothing forbids it."""
+    folder = RunFolder(run_path(settings), resume=settings.output.resume)
+    try:
+        if folder.resumed:
+            folder.check_same(flat)
+        else:
+            folder.write_config(flat, commit=os.environ.get("FEDAPP_COMMIT", ""))
+    except BaseException:
+        folder.close()
+        raise
+    return folder
 
 
 def run_path(settings: Settings) -> Path:
@@ -80,8 +93,7 @@ class Run:
         self.settings = settings
         self.folder = folder
         self.strategy: RoundStrategy | None = None
-        self._started = time.monotonic()
-        self._startup = 0.0
+        self.ledger = Ledger(folder)
 
     def execute(self, grid: Grid) -> None:
         """Find the clients, prepare data and model, run all rounds."""
@@ -111,7 +123,7 @@ class Run:
             image, classes = _agreed_images(clients)
         model = build_model(settings.model.name, image, classes, seed=settings.seed)
         self.strategy = self._strategy(clients, cfg, groups)
-        self._startup = time.monotonic() - self._started
+        self.ledger.spent("startup", self.ledger.started)
         arrays = records.to_record(state_of(model))
         del model
         self.strategy.start(grid, arrays, num_rounds=rounds.count)
@@ -142,10 +154,28 @@ class Run:
             official_split=data.official_split,
             augment=data.augment,
         )
-        self.folder.text("manifest.json", manifest.to_json())
+        self._keep(manifest)
         for note in manifest.notes:
             log.log(INFO, "data: %s", note)
         return manifest
+
+    def _keep(self, manifest: Manifest) -> None:
+        """Write the manifest, or see that a resumed run's is still true."""
+        path = self.folder.path / "manifest.json"
+        if self.folder.resumed and path.is_file():
+            before = Manifest.from_json(path.read_text("utf-8"))
+            if before.key != manifest.key:
+                raise RunStopped(
+                    "the data set has changed since the run began: it was "
+                    f"{before.key} and is {manifest.key}; give data.path the files of "
+                    "then, or start a new run"
+                )
+            if before != manifest:
+                raise RunStopped(
+                    "this release divides the data otherwise than the one that began "
+                    "the run; use that one, or start a new run"
+                )
+        self.folder.text("manifest.json", manifest.to_json())
 
     def _strategy(
         self, clients: Clients, cfg: Mapping[str, Scalar], groups: list[int]
@@ -165,6 +195,8 @@ class Run:
             "folder": self.folder,
             "alive": self._alive,
             "clients": clients,
+            "ledger": self.ledger,
+            "checkpoint_every": settings.checkpoint.every,
         }
         method = table()[settings.method]
         return build(method.server, {**settings.table, **shared})
@@ -174,32 +206,41 @@ class Run:
             raise Interrupted("somebody asked the run to stop")
 
     def finish(self, status: str, error: str) -> None:
-        """Save the tensors of the last whole round and the summary."""
-        strategy, data = self.strategy, self.settings.data
-        if strategy is not None:
-            self.folder.tensors("final/params.safetensors", {"params": strategy.params})
-            self.folder.tensors("final/state.safetensors", strategy.state)
-        ledger = strategy.ledger if strategy is not None else Ledger()
-        summary = {
-            "status": status,
-            "error": error or None,
+        """Save the tensors of the last whole round and the summary.
+
+        What cannot be written is logged: it must not hide what ended the run.
+        """
+        try:
+            if self.strategy is not None:
+                params, state = self.strategy.params, self.strategy.state
+                self.folder.tensors("final/params.safetensors", {"params": params})
+                self.folder.tensors("final/state.safetensors", state)
+            self.folder.json("summary.json", self._summary(status, error))
+            self.folder.progress(status=status, error=error or None)
+        except OSError as problem:
+            log.log(ERROR, "the end of the run could not be written: %s", problem)
+            if status == "completed":
+                raise
+
+    def _summary(self, status: str, error: str) -> dict[str, Any]:
+        ending = {"status": status, "error": error or None}
+        strategy = self.strategy
+        if strategy is None and self.folder.resumed:
+            # The run did not get as far as what is known of it already.
+            return self.folder.summary() | ending
+        return {
+            **ending,
             "method": self.settings.method,
             "seed": self.settings.seed,
             "rounds": strategy.round if strategy is not None else 0,
-            "clients": data.clients,
+            "clients": self.settings.data.clients,
             **results(
-                ledger,
+                self.ledger,
                 names=strategy.clients.names if strategy is not None else (),
                 groups=strategy.groups if strategy is not None else (),
             ),
-            "seconds": durations(
-                ledger,
-                startup=self._startup,
-                total=time.monotonic() - self._started,
-            ),
+            "seconds": durations(self.ledger),
         }
-        self.folder.json("summary.json", summary)
-        self.folder.progress(status=status, error=error or None)
 
 
 def _agreed_images(clients: Clients) -> tuple[ImageShape, int]:

@@ -22,6 +22,7 @@ from threadpoolctl import threadpool_limits
 from fedapp import records
 from fedapp.algorithm import Scalars, Update
 from fedapp.bank import Bank
+from fedapp.checkpoint import Checkpoints, Commit
 from fedapp.exchange import Alive, Asked, Clients, RunStopped, exchange
 from fedapp.ledger import EVALUATE, Ledger, Score, scores_of
 from fedapp.params import Params, Payload, num_bytes
@@ -35,6 +36,7 @@ from fedapp.turn import (
     sample_clients,
     specs_of,
 )
+from fedapp.versions import Versions
 
 log = getLogger("flwr")
 
@@ -54,7 +56,9 @@ class RoundStrategy(Strategy):
     ``unseen_clients`` of them never train. ``min_replies`` is the share of those asked
     that must give a valid reply (0: all in simulation, half on devices). ``groups`` has
     each client's latent group, for diagnostics. ``cfg`` is sent with every message.
-    ``alive`` is called while waiting and may raise to stop the run.
+    With a ``folder``, every ``checkpoint_every``-th round is committed to disk, and a
+    run whose folder has a commit goes on from there. ``alive`` is called while waiting
+    and may raise to stop the run.
     """
 
     fraction: float = 1.0
@@ -68,8 +72,10 @@ class RoundStrategy(Strategy):
     groups: Sequence[int] = ()
     cfg: Scalars = field(default_factory=dict)
     folder: RunFolder | None = None
+    checkpoint_every: int = 1
     alive: Alive = _nothing
     clients: Clients = field(default_factory=Clients)
+    ledger: Ledger = field(default_factory=Ledger)
 
     def __post_init__(self) -> None:
         self.params: Params = {}
@@ -77,12 +83,13 @@ class RoundStrategy(Strategy):
         self.round = 0
         self.rounds = 0
         self._asked: list[Task] = []
-        self.ledger = Ledger(self.folder)
+        self.ledger.folder = self.folder
         if self.folder is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="fedapp-bank-")
             self.bank = Bank(Path(self._temporary.name))
         else:
             self.bank = Bank(self.folder.path / "bank")
+            self.checkpoints = Checkpoints(self.folder.path / "checkpoint")
 
     # Hooks of a method, in the order in which a round calls them.
 
@@ -163,7 +170,7 @@ class RoundStrategy(Strategy):
         # Sums and decompositions must not depend on how many cores there are.
         with threadpool_limits(limits=1):
             self._set_up(grid, records.to_params(initial_arrays), num_rounds)
-            for round_ in range(1, num_rounds + 1):
+            for round_ in range(self.round + 1, num_rounds + 1):
                 mark = time.monotonic()
                 self._train(grid, round_, records.to_scalars(train_config))
                 mark = self.ledger.spent("train", mark)
@@ -172,6 +179,7 @@ class RoundStrategy(Strategy):
                     found = records.to_metrics(self._evaluate(grid, round_, sent))
                     result.evaluate_metrics_clientapp[round_] = found
                     self.ledger.spent("evaluate", mark)
+                self._commit(round_)
                 if evaluate_fn is not None:
                     metrics = evaluate_fn(round_, records.to_record(self.params))
                     if metrics is not None:
@@ -192,6 +200,43 @@ class RoundStrategy(Strategy):
         self.num_clients = len(self.clients.names)
         self.ledger.unseen_from = self.num_clients - self.unseen_clients
         self.params, self.state = self.init(initial)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Take up the newest commit of the run folder, if it has one."""
+        if self.folder is None:
+            return
+        commit = self.checkpoints.latest()
+        self.folder.truncate(commit.tables if commit is not None else {})
+        done = commit.round if commit is not None else 0
+        self.bank.restore(commit.bank if commit is not None else {}, committed=done)
+        Versions(self.folder.path / "memory").forget(after=done)
+        if commit is not None:
+            self.params, self.state, self.round = commit.params, commit.state, done
+            self.ledger.restore(commit.books)
+            log.log(INFO, "going on after round %s", done)
+
+    def _commit(self, round_: int) -> None:
+        """Make a round durable, when it is time to; see docs/design.md."""
+        if self.folder is None:
+            return
+        if round_ % self.checkpoint_every and round_ != self.rounds:
+            return
+        self.checkpoints.write(
+            Commit(
+                round=round_,
+                params=self.params,
+                state=self.state,
+                bank=self.bank.rounds,
+                tables=self.folder.tables(),
+                books=self.ledger.books(),
+            )
+        )
+        commits = self.checkpoints.rounds()
+        self.bank.commit(round_, commits=commits)
+        memory = Versions(self.folder.path / "memory")
+        for owner in memory.owners():
+            memory.prune(owner, commits=commits, running=round_ + 1)
 
     def _train(self, grid: Grid, round_: int, config: Scalars) -> None:
         """Run the phases of a round; nothing of it counts unless all succeed."""
@@ -213,7 +258,7 @@ class RoundStrategy(Strategy):
                 pass
         self.params, self.state, self.round = params, state, round_
         self.ledger.last_trained |= dict.fromkeys(trained, round_)
-        self.bank.commit()
+        self.bank.commit(round_, commits=self._commits())
 
     def _evaluate(self, grid: Grid, round_: int, config: Scalars) -> dict[str, float]:
         """Score every client with what the method gives it."""
@@ -243,6 +288,9 @@ class RoundStrategy(Strategy):
         clients = range(self.num_clients)
         return self.personal(self.params, self.state, clients, turn)
 
+    def _commits(self) -> list[int]:
+        return self.checkpoints.rounds() if self.folder is not None else []
+
     # One phase.
 
     def _turn(self, round_: int, phase: str, step: int) -> Turn:
@@ -271,6 +319,7 @@ class RoundStrategy(Strategy):
         """Yield each task with its message, made when it is asked for."""
         packer = records.Packer()
         cfg = {**self.cfg, "phase": turn.phase, "round": turn.round, "step": turn.step}
+        cfg["commits"] = " ".join(str(round_) for round_ in self._commits())
         for task in tasks:
             node = self.clients.nodes.get(task.client)
             if node is None:
@@ -388,7 +437,7 @@ class RoundStrategy(Strategy):
         self.params, self.state = self.update(self.params, self.state, valid, turn)
         self.round = server_round
         self.ledger.last_trained |= dict.fromkeys(trained, server_round)
-        self.bank.commit()
+        self.bank.commit(server_round)
         return records.to_record(self.params), None
 
     def configure_evaluate(

@@ -50,12 +50,10 @@ def results(
     }
 
 
-def durations(ledger: Ledger, *, startup: float, total: float) -> dict[str, float]:
+def durations(ledger: Ledger) -> dict[str, float]:
     """Return seconds by what they were spent on; ``server`` is the rest."""
-    parts = {
-        "startup": startup,
-        "train": ledger.seconds.get("train", 0.0),
-        "evaluate": ledger.seconds.get("evaluate", 0.0),
-    }
+    names = ("startup", "train", "evaluate")
+    parts = {name: ledger.seconds.get(name, 0.0) for name in names}
+    total = ledger.total_seconds
     parts["server"] = max(0.0, total - sum(parts.values()))
     return {name: round(value, 3) for name, value in {**parts, "total": total}.items()}

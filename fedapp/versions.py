@@ -6,6 +6,7 @@ there, so that an interrupted round can be done again from the same start.
 """
 
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fedapp.files import TensorFile, write_tensors
@@ -18,7 +19,7 @@ _NAME = re.compile(r"r(\d{6})-(\d{2})\.safetensors")
 
 
 class Versions:
-    """One folder per owner, one file per version, the last two kept."""
+    """One folder per owner, one file per version."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -27,14 +28,20 @@ class Versions:
         self, owner: str, version: Version, payload: Payload, **notes: str
     ) -> None:
         """Store ``payload`` as ``version`` of ``owner``, in one step."""
-        round_, step = version
-        home = self.folder / owner
-        write_tensors(home / f"r{round_:06}-{step:02}.safetensors", payload, **notes)
-        # What a running round may still need is its own versions and the newest
-        # version before it.
-        older = [v for v in self._versions(owner) if v[0] < round_]
-        for old in older[:-1]:
-            self._path(owner, old).unlink(missing_ok=True)
+        write_tensors(self._path(owner, version), payload, **notes)
+
+    def prune(self, owner: str, *, commits: Sequence[int], running: int) -> None:
+        """Delete what neither the ``running`` round nor any of ``commits`` needs.
+
+        The running round needs its own versions and the newest one before it; a commit
+        needs the newest version up to its round.
+        """
+        versions = self._versions(owner)
+        needed = {v for v in versions if v[0] >= running}
+        for commit in (*commits, running - 1):
+            needed |= set([v for v in versions if v[0] <= commit][-1:])
+        for version in set(versions) - needed:
+            self._path(owner, version).unlink(missing_ok=True)
 
     def latest(self, owner: str, *, before: Version | None = None) -> TensorFile | None:
         """Return the newest version of ``owner``, below ``before`` if that is given."""
@@ -47,9 +54,9 @@ class Versions:
             return []
         return sorted(entry.name for entry in self.folder.iterdir() if entry.is_dir())
 
-    def forget(self, *, after: int) -> None:
-        """Delete every version of a round later than ``after``."""
-        for owner in self.owners():
+    def forget(self, *, after: int, owners: Iterable[str] | None = None) -> None:
+        """Delete every version of a round later than ``after``, of all or of some."""
+        for owner in self.owners() if owners is None else owners:
             for version in self._versions(owner):
                 if version[0] > after:
                     self._path(owner, version).unlink(missing_ok=True)

@@ -21,7 +21,7 @@ def read(bank, client, **kind):
 
 def test_a_row_holds_client_examples_round_and_parts(bank):
     write(bank, 3, 1.5, round=2, num_examples=7)
-    bank.commit()
+    bank.commit(2)
     row = bank.read(3)
     assert (row.client, row.num_examples, row.round) == (3, 7, 2)
     assert list(row.part("head")) == ["b"]
@@ -31,50 +31,69 @@ def test_a_write_is_seen_fresh_at_once_and_by_others_after_the_commit(bank):
     write(bank, 3, 1.5, round=1)
     assert (read(bank, 3), read(bank, 3, fresh=True)) == (None, (1.5, 1))
     assert (bank.clients(), bank.clients(fresh=True)) == ([], [3])
-    bank.commit()
+    bank.commit(1)
     assert read(bank, 3) == (1.5, 1)
     assert bank.clients() == [3]
 
 
 def test_a_row_replaced_in_a_round_is_read_in_its_old_version_until_the_commit(bank):
     write(bank, 0, 1.0, round=1)
-    bank.commit()
+    bank.commit(1)
     write(bank, 0, 4.0, round=4)
     write(bank, 0, 5.0, round=4)
     assert (read(bank, 0), read(bank, 0, fresh=True)) == ((1.0, 1), (5.0, 4))
-    bank.commit()
+    bank.commit(4)
     assert read(bank, 0) == read(bank, 0, fresh=True) == (5.0, 4)
 
 
 def test_rows_of_clients_that_sit_out_stay(bank):
     write(bank, 10, 1.0, round=1)
-    bank.commit()
+    bank.commit(1)
     for round_ in (2, 3, 4):
         write(bank, 9, float(round_), round=round_)
-        bank.commit()
+        bank.commit(round_)
     assert read(bank, 10) == (1.0, 1)
     assert bank.clients() == [9, 10]
 
 
-def test_a_commit_returns_the_round_of_every_row(bank):
+def test_the_round_of_every_row_is_known(bank):
     write(bank, 1, 1.0, round=1)
     write(bank, 0, 1.0, round=1)
-    assert bank.commit() == {0: 1, 1: 1}
+    bank.commit(1)
+    assert bank.rounds == {0: 1, 1: 1}
     write(bank, 0, 2.0, round=2)
-    assert bank.commit() == {0: 2, 1: 1}
+    assert bank.rounds == {0: 2, 1: 1}
+
+
+def test_what_a_stopped_round_wrote_is_forgotten(bank):
+    write(bank, 0, 1.0, round=1)
+    bank.commit(1)
+    write(bank, 0, 2.0, round=2)
+    bank.discard()
+    bank.commit(2)
+    assert read(bank, 0, fresh=True) == (1.0, 1)
+
+
+def test_rows_that_a_commit_on_disk_needs_are_kept_and_others_are_not(bank, tmp_path):
+    for round_ in range(1, 7):
+        write(bank, 0, float(round_), round=round_)
+        bank.commit(round_, commits=[r for r in (2, 4) if r <= round_])
+    left = sorted(file.name[:7] for file in (tmp_path / "bank").rglob("*.safetensors"))
+    assert left == ["r000002", "r000004", "r000006"]
 
 
 def test_a_new_process_takes_up_what_was_committed_and_drops_the_rest(bank, tmp_path):
     write(bank, 0, 1.0, round=1)
     write(bank, 1, 2.0, round=1)
-    bank.commit()
+    bank.commit(1)
     write(bank, 1, 3.0, round=2)
-    committed = bank.commit()
+    bank.commit(2)
+    committed = bank.rounds
     write(bank, 1, -1.0, round=3)
     write(bank, 2, -1.0, round=3)
 
     after = Bank(tmp_path / "bank")
-    after.restore(committed)
+    after.restore(committed, committed=2)
     assert after.clients(fresh=True) == [0, 1]
     assert (read(after, 0), read(after, 1)) == ((1.0, 1), (3.0, 2))
     left = [file.name for file in (tmp_path / "bank").rglob("*.safetensors")]
@@ -83,6 +102,6 @@ def test_a_new_process_takes_up_what_was_committed_and_drops_the_rest(bank, tmp_
 
 def test_restoring_nothing_drops_everything(bank, tmp_path):
     write(bank, 0, 1.0, round=1)
-    bank.restore({})
+    bank.restore({}, committed=0)
     assert bank.clients(fresh=True) == []
     assert list((tmp_path / "bank").rglob("*.safetensors")) == []

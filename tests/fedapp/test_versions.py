@@ -54,10 +54,18 @@ def test_before_leaves_out_the_version_itself_and_later_ones(versions, before, f
 
 
 def test_a_round_keeps_its_own_versions_and_the_newest_before_it(versions):
-    write(versions, (1, 0), (3, 0), (3, 1))
-    assert kept(versions) == [(1, 0), (3, 0), (3, 1)]
+    write(versions, (1, 0), (2, 0), (3, 0), (3, 1))
+    versions.prune("a", commits=(), running=3)
+    assert kept(versions) == [(2, 0), (3, 0), (3, 1)]
     write(versions, (7, 0))
+    versions.prune("a", commits=(), running=7)
     assert kept(versions) == [(3, 1), (7, 0)]
+
+
+def test_a_commit_keeps_the_newest_version_up_to_its_round(versions):
+    write(versions, (1, 0), (2, 0), (2, 1), (4, 0), (5, 0), (9, 0))
+    versions.prune("a", commits=(3, 6), running=9)
+    assert kept(versions) == [(2, 1), (5, 0), (9, 0)]
 
 
 def test_a_round_done_again_replaces_its_version(versions):

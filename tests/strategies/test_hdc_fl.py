@@ -54,7 +54,7 @@ def personal(rule, make_turn, clients=(0, 1, 2, 3)):
     turn = make_turn()
     params, state = rule.init(INITIAL)
     params, state = rule.update(params, state, updates(), turn)
-    turn.bank.commit()
+    turn.bank.commit(turn.round)
     evaluation = replace(turn, phase="evaluate")
     tasks = list(rule.personal(params, state, clients, evaluation))
     return [t.payload["encoder"]["w"].item() for t in tasks], tasks, params, state
@@ -86,10 +86,10 @@ def test_old_entries_leave_prototypes_but_not_groups(make_turn):
     turn = make_turn(round=1)
     params, state = rule.init(INITIAL)
     params, state = rule.update(params, state, updates(), turn)
-    turn.bank.commit()
+    turn.bank.commit(turn.round)
     later = replace(turn, round=3)
     params, state = rule.update(params, state, updates((0, 2)), later)
-    turn.bank.commit()
+    turn.bank.commit(turn.round)
     evaluation = replace(later, phase="evaluate")
     groups = groups_of(state)
     assert groups.clients == [0, 1, 2, 3]
@@ -132,7 +132,7 @@ def test_stable_refreshes_activate(make_turn):
     for round_ in (1, 2, 3):
         turn = make_turn(round=round_)
         params, state = rule.update(params, state, updates(), turn)
-        turn.bank.commit()
+        turn.bank.commit(turn.round)
         active.append(gate_of(state).active)
     # The first refresh has nothing to compare with; m = 2 stable ones follow.
     assert active == [False, False, True]
@@ -144,7 +144,7 @@ def test_heads_near_their_start_never_activate(make_turn):
     for round_ in (1, 2, 3, 4):
         turn = make_turn(round=round_)
         params, state = rule.update(params, state, updates(), turn)
-        turn.bank.commit()
+        turn.bank.commit(turn.round)
     assert not gate_of(state).active
     assert gate_of(state).counter == 0
 
@@ -161,7 +161,7 @@ def test_rows_between_refreshes_are_the_present_ones(make_turn):
     rule = strategy(refresh_every=5)
     turn = make_turn(round=5)
     params, state = rule.update(*rule.init(INITIAL), updates(), turn)
-    turn.bank.commit()
+    turn.bank.commit(turn.round)
     later = make_turn(round=6)
     moved = [
         replace(u, sent={**u.sent, "encoder": {"w": u.sent["encoder"]["w"] + 1}})

@@ -118,10 +118,11 @@ class Ledger:
         size = num_bytes(payload) + 4 * len(scalars)
         self.traffic[key] = self.traffic.get(key, 0) + size
 
-    def took(self, turn: Turn, client: int, seconds: float) -> None:
-        """Write down how long a client worked."""
+    def took(self, turn: Turn, client: int | None, seconds: float) -> None:
+        """Write down how long a client worked; None stands for the whole phase."""
         if self.folder is not None:
-            cells = (turn.round, turn.phase, client, round(seconds, 4))
+            who = "" if client is None else client
+            cells = (turn.round, turn.phase, who, round(seconds, 4))
             self.folder.row("timing.csv", dict(zip(TIMING, cells, strict=True)))
 
     def spent(self, what: str, since: float) -> float:

@@ -244,7 +244,7 @@ class RoundStrategy(Strategy):
         self.bank.discard()
         first = self._turn(round_, "", 0)
         for step, phase in enumerate(self.phases(first)):
-            turn = self._turn(round_, phase, step)
+            turn, mark = self._turn(round_, phase, step), time.monotonic()
             log.log(INFO, "[round %s of %s] %s", round_, self.rounds, phase)
             self.clients.refresh(grid, alive=self.alive)
             tasks = self.tasks(params, state, turn)
@@ -256,13 +256,14 @@ class RoundStrategy(Strategy):
             # A method may stop early; what is wrong with the rest must still be seen.
             for _ in valid:
                 pass
+            self.ledger.took(turn, None, time.monotonic() - mark)
         self.params, self.state, self.round = params, state, round_
         self.ledger.last_trained |= dict.fromkeys(trained, round_)
         self.bank.commit(round_, commits=self._commits())
 
     def _evaluate(self, grid: Grid, round_: int, config: Scalars) -> dict[str, float]:
         """Score every client with what the method gives it."""
-        turn = self._turn(round_, EVALUATE, 0)
+        turn, mark = self._turn(round_, EVALUATE, 0), time.monotonic()
         self.clients.refresh(grid, alive=self.alive)
         asks = self._messages(
             self._evaluations(turn), turn, MessageType.EVALUATE, config
@@ -271,6 +272,7 @@ class RoundStrategy(Strategy):
         scores: list[Score] = []
         for update in self._valid(answers, turn, {}, self.state, set()):
             scores += scores_of(update)
+        self.ledger.took(turn, None, time.monotonic() - mark)
         self.ledger.scored(turn, scores)
         found = self.ledger.accuracy()
         log.log(

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from logging import WARNING, getLogger
+from os import cpu_count
 
 from flwr.app import Message, MessageType
 from flwr.serverapp import Grid
@@ -160,6 +161,16 @@ def _natural(name: str) -> tuple[int, int, str]:
     return (0, int(name), name) if name.isdecimal() else (1, 0, name)
 
 
+@dataclass
+class _Asking:
+    """One message on its way."""
+
+    task: Task
+    message: Message | None
+    id: str = ""
+    sent: float = 0.0
+
+
 def exchange(
     grid: Grid,
     messages: Iterable[Asked],
@@ -167,33 +178,47 @@ def exchange(
     window: int,
     seconds: float,
     alive: Alive,
+    size: Callable[[int], int] = lambda client: 0,
+    stagger: float = 0.0,
 ) -> Iterator[Asked]:
     """Send messages, at most ``window`` at a time; yield replies in their order.
 
-    A message that is None (its client is away) yields None; so does one that is not
-    answered while nothing at all arrives for ``seconds``. ``messages`` is consumed only
-    as the window allows.
+    Within the window the largest clients (by ``size``) are sent first, so that no
+    worker ends with a long task alone. ``stagger`` is the pause in seconds between
+    groups of messages, which double: a simulation takes what lies before it in the
+    order of its nodes. A message that is None (its client is away) yields None; so
+    does one that is not answered while nothing at all arrives for ``seconds``.
+    ``messages`` is consumed only as the window allows.
     """
     source = iter(messages)
-    pending: deque[tuple[Task, str, float]] = deque()
+    pending: deque[_Asking] = deque()
+    unsent: list[_Asking] = []
     arrived: dict[str, Message] = {}
-    pause, heard = 0.002, 0.0
+    pause, heard, next_group, group = 0.002, 0.0, 0.0, cpu_count() or 1
     while True:
         while len(pending) < window and (item := next(source, None)) is not None:
-            task, message = item
-            ids = list(grid.push_messages([message])) if message is not None else []
-            pending.append((task, ids[0] if ids else "", time.monotonic()))
-            del message, item
+            pending.append(_Asking(*item))
+            if pending[-1].message is not None:
+                unsent.append(pending[-1])
+            del item
         if not pending:
             return
-        task, message_id, sent = pending[0]
+        if unsent and time.monotonic() >= next_group:
+            unsent.sort(key=lambda asking: -size(asking.task.client))
+            count = group if stagger else len(unsent)
+            for asking in unsent[:count]:
+                _send(grid, asking)
+            del unsent[:count]
+            next_group, group = time.monotonic() + stagger, 2 * group
+        first = pending[0]
         # A worker may be busy with other clients: silence counts, not waiting in line.
-        late = time.monotonic() - max(sent, heard) > seconds
-        if message_id in arrived or not message_id or late:
+        silent = first.sent and time.monotonic() - max(first.sent, heard) > seconds
+        lost = first not in unsent and not first.id
+        if first.id in arrived or lost or silent:
             pending.popleft()
-            yield task, arrived.pop(message_id, None)
+            yield first.task, arrived.pop(first.id, None)
             continue
-        wanted = [i for _, i, _ in pending if i and i not in arrived]
+        wanted = [a.id for a in pending if a.id and a.id not in arrived]
         news = list(grid.pull_messages(wanted))
         arrived |= {reply.metadata.reply_to_message_id: reply for reply in news}
         alive()
@@ -203,3 +228,10 @@ def exchange(
             pause = min(0.1, pause * 1.5)
             time.sleep(pause)
         del news
+
+
+def _send(grid: Grid, asking: _Asking) -> None:
+    assert asking.message is not None
+    ids = list(grid.push_messages([asking.message]))
+    # The grid has it now; here it would keep its tensors in memory.
+    asking.message, asking.id, asking.sent = None, (ids or [""])[0], time.monotonic()

@@ -110,10 +110,12 @@ class Run:
         torch.set_num_threads(1)
         cfg: dict[str, Scalar] = {"run-id": self.folder.path.name}
         groups: list[int] = []
+        sizes: list[int] = []
         if clients.simulated:
             manifest = self._prepare_data()
             image, classes = manifest.image, manifest.classes
             groups = [plan.group for plan in manifest.clients]
+            sizes = [len(plan.train) for plan in manifest.clients]
             cfg |= {
                 "run-dir": str(self.folder.path),
                 "cache-dir": str(cache_folder()),
@@ -122,7 +124,7 @@ class Run:
         else:
             image, classes = _agreed_images(clients)
         model = build_model(settings.model.name, image, classes, seed=settings.seed)
-        self.strategy = self._strategy(clients, cfg, groups)
+        self.strategy = self._strategy(clients, cfg, groups, sizes)
         self.ledger.spent("startup", self.ledger.started)
         arrays = records.to_record(state_of(model))
         del model
@@ -178,7 +180,11 @@ class Run:
         self.folder.text("manifest.json", manifest.to_json())
 
     def _strategy(
-        self, clients: Clients, cfg: Mapping[str, Scalar], groups: list[int]
+        self,
+        clients: Clients,
+        cfg: Mapping[str, Scalar],
+        groups: list[int],
+        sizes: list[int],
     ) -> RoundStrategy:
         settings, rounds = self.settings, self.settings.rounds
         shared: dict[str, Any] = {
@@ -191,6 +197,7 @@ class Run:
             "wait_seconds": rounds.wait_seconds,
             "reply_seconds": rounds.reply_seconds,
             "groups": groups,
+            "sizes": sizes,
             "cfg": cfg,
             "folder": self.folder,
             "alive": self._alive,

@@ -44,6 +44,13 @@ IN_FLIGHT = 256 * 2**20
 """Bytes of messages under way at a time, unless workers need more to keep busy."""
 
 
+TICK = 0.12
+"""Seconds between groups of messages; the simulation looks for new ones every 0.1."""
+
+LONG = 2.0
+"""Seconds of a training phase from which the order of clients is worth a few ticks."""
+
+
 def _nothing() -> None:
     """Let the run go on."""
 
@@ -55,7 +62,8 @@ class RoundStrategy(Strategy):
     ``num_clients`` counts all clients (0: whoever registers); the last
     ``unseen_clients`` of them never train. ``min_replies`` is the share of those asked
     that must give a valid reply (0: all in simulation, half on devices). ``groups`` has
-    each client's latent group, for diagnostics. ``cfg`` is sent with every message.
+    each client's latent group, for diagnostics, and ``sizes`` its example count, where
+    that is known: larger clients are asked first. ``cfg`` is sent with every message.
     With a ``folder``, every ``checkpoint_every``-th round is committed to disk, and a
     run whose folder has a commit goes on from there. ``alive`` is called while waiting
     and may raise to stop the run.
@@ -70,6 +78,7 @@ class RoundStrategy(Strategy):
     wait_seconds: float = 60.0
     reply_seconds: float = 3600.0
     groups: Sequence[int] = ()
+    sizes: Sequence[int] = ()
     cfg: Scalars = field(default_factory=dict)
     folder: RunFolder | None = None
     checkpoint_every: int = 1
@@ -82,6 +91,7 @@ class RoundStrategy(Strategy):
         self.state: State = {}
         self.round = 0
         self.rounds = 0
+        self._long = False
         self._asked: list[Task] = []
         self.ledger.folder = self.folder
         if self.folder is None:
@@ -256,7 +266,9 @@ class RoundStrategy(Strategy):
             # A method may stop early; what is wrong with the rest must still be seen.
             for _ in valid:
                 pass
-            self.ledger.took(turn, None, time.monotonic() - mark)
+            spent = time.monotonic() - mark
+            self._long = spent > LONG
+            self.ledger.took(turn, None, spent)
         self.params, self.state, self.round = params, state, round_
         self.ledger.last_trained |= dict.fromkeys(trained, round_)
         self.bank.commit(round_, commits=self._commits())
@@ -345,6 +357,8 @@ class RoundStrategy(Strategy):
             window=window if self.clients.simulated else 1024,
             seconds=self.reply_seconds,
             alive=self.alive,
+            size=lambda client: self.sizes[client] if self.sizes else 0,
+            stagger=TICK if self.clients.simulated and self._long else 0.0,
         )
         self.ledger.show(stage="", round=turn.round, phase=turn.phase, done=0)
         for done, answer in enumerate(answers, start=1):

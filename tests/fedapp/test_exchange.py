@@ -6,6 +6,7 @@ from flwr.app import ConfigRecord, Error, Message, MessageType, RecordDict
 
 from fedapp import records
 from fedapp.exchange import Clients, RunStopped, exchange
+from fedapp.inline import InlineGrid
 from fedapp.memory import Who
 from fedapp.turn import Task
 
@@ -258,3 +259,34 @@ def test_a_client_that_comes_after_the_start_is_left_out():
     clients.refresh(grid, seconds=5, alive=nothing)
     assert clients.names == ["b", "c"]
     assert clients.nodes == {0: 7, 1: 8}
+
+
+def test_larger_clients_are_asked_first_and_replies_keep_their_order(inside_a_run):
+    grid = InlineGrid(
+        lambda message, context: Message(RecordDict(), reply_to=message), 4, {}
+    )
+    pushed = []
+    push = grid.push_messages
+    grid.push_messages = lambda messages: push(
+        [pushed.append(m) or m for m in messages]
+    )
+    nodes = list(grid.get_node_ids())
+    asks = [
+        (Task(k, {}), Message(RecordDict(), node, "train"))
+        for k, node in enumerate(nodes)
+    ]
+    sizes = [5, 20, 1, 10]
+    answers = list(
+        exchange(
+            grid,
+            asks,
+            window=4,
+            seconds=5,
+            alive=nothing,
+            size=lambda client: sizes[client],
+            stagger=0.01,
+        )
+    )
+    assert [nodes.index(m.metadata.dst_node_id) for m in pushed] == [1, 3, 0, 2]
+    assert [task.client for task, _ in answers] == [0, 1, 2, 3]
+    assert all(reply is not None for _, reply in answers)

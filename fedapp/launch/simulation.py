@@ -1,0 +1,64 @@
+"""One run under Flower's simulation engine, from its start to its clean end."""
+
+import shutil
+
+from fedapp.launch.environment import environment_of, scratch_folder
+from fedapp.launch.error import LaunchError
+from fedapp.launch.follow import Engine, follow
+from fedapp.launch.job import Job
+from fedapp.launch.logs import keep_log
+from fedapp.launch.processes import Processes
+from fedapp.launch.run_files import OnPoll, ask_to_stop, settle
+from fedapp.launch.signals import undisturbed
+from fedapp.launch.submit import run_command
+from fedapp.launch.superlink import await_superlink, free_port, superlink_command
+
+
+def simulate(job: Job, on_poll: OnPoll) -> None:
+    """Run ``job`` to its end; what came of it stands in its run folder.
+
+    ``on_poll`` gets the latest progress, five times a second. However this ends, no
+    process of the run is left, its log is in the run folder, and the run folder, if
+    there is one, has a final status.
+
+    Raises
+    ------
+    LaunchError
+        Flower did not start, refused the run or died.
+    KeyboardInterrupt
+        On Ctrl-C, once the run has ended.
+    """
+    scratch = scratch_folder()
+    processes = Processes(scratch)
+    status, error = "failed", "the run ended without a result"
+    try:
+        _run(job, processes, on_poll)
+    except LaunchError as problem:
+        error = str(problem).partition("\n")[0]
+        raise
+    except KeyboardInterrupt:
+        status, error = "interrupted", "interrupted"
+        ask_to_stop(job.run_dir)
+        raise
+    finally:
+        with undisturbed():
+            processes.end()
+            settle(job.run_dir, status=status, error=error)
+            if status == "failed" or job.run_dir.is_dir():
+                keep_log(scratch, job.run_dir)
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _run(job: Job, processes: Processes, on_poll: OnPoll) -> None:
+    port = free_port()
+    environment = environment_of(processes.scratch, install=job.install_dependencies)
+    superlink = processes.start(
+        superlink_command(port), log="superlink.log", environment=environment
+    )
+    await_superlink(superlink, processes.scratch, port=port, on_poll=on_poll)
+    client = processes.start(
+        run_command(job, processes.scratch, port=port),
+        log="run.log",
+        environment=environment,
+    )
+    follow(Engine(processes, port, superlink, client), job.run_dir, on_poll)

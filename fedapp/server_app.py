@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from logging import INFO, getLogger
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import torch
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fedapp import records
+from fedapp import records, watchdog
 from fedapp.config import Scalar, Settings, build
 from fedapp.data.clients import Manifest, make_manifest
 from fedapp.data.images import load_images
@@ -44,6 +45,7 @@ def main(grid: Grid, context: Context) -> None:
     """
     settings = check_settings(context.run_config)
     folder = RunFolder(run_path(settings))
+    watchdog.watch(partial(watchdog.end_run, folder.path))
     log.log(INFO, "Run folder: %s", folder.path)
     folder.write_config(context.run_config, commit=os.environ.get("FEDAPP_COMMIT", ""))
     run = Run(settings, folder)
@@ -172,6 +174,8 @@ class Run:
     def _alive(self) -> None:
         if (self.folder.path / "stop").exists():
             raise Interrupted("somebody asked the run to stop")
+        if watchdog.orphaned():
+            raise Interrupted("the process that started the run is gone")
 
     def finish(self, status: str, error: str) -> None:
         """Save the tensors of the last whole round and the summary."""

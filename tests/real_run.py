@@ -61,6 +61,25 @@ class Run:
     def leaves_nothing(self) -> bool:
         return self.processes.running() == [] and not self.scratch.exists()
 
+    def guard(self) -> int:
+        """Return the number of its guard."""
+        children = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        pids = [int(pid) for file in children for pid in file.read_text().split()]
+        (guard,) = [pid for pid in pids if pid not in self.processes.running()]
+        return guard
+
+    def workers(self) -> list[int]:
+        """Return the numbers of the processes that train clients."""
+        names = {pid: _command(pid) for pid in self.processes.running()}
+        return [pid for pid, name in names.items() if "ClientAppActor" in name]
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:  # gone meanwhile
+        return ""
+
 
 def wait_until(condition, *, seconds: float = 10):
     deadline = time.monotonic() + seconds

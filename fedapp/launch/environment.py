@@ -8,6 +8,8 @@ import tempfile
 from pathlib import Path
 
 from fedapp.launch.error import LaunchError
+from fedapp.proc import identity
+from fedapp.watchdog import PARENT
 
 
 def scratch_folder() -> Path:
@@ -32,6 +34,7 @@ def environment_of(scratch: Path, *, install: bool) -> dict[str, str]:
     for name in ("NO_PROXY", "no_proxy"):
         env[name] = ",".join(filter(None, (env.get(name), "127.0.0.1,localhost")))
     env |= {
+        PARENT: identity(os.getpid()),
         "FLWR_HOME": str(scratch / "home"),
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "0" if install else "1",
         "FLWR_DISABLE_UPDATE_CHECK": "1",

@@ -8,9 +8,10 @@ from typing import Any
 
 from fedapp.launch.error import LaunchError
 from fedapp.launch.logs import tail
-from fedapp.launch.processes import Processes, alive
+from fedapp.launch.processes import Processes
 from fedapp.launch.run_files import FINAL, POLL_SECONDS, OnPoll, read_json
 from fedapp.launch.superlink import listens
+from fedapp.proc import stat_of
 
 LOG_SECONDS = 1.0
 STILL_SECONDS = 20.0
@@ -39,7 +40,7 @@ class Engine:
             return "the run ended without a result"
         if self.simulation is None:
             self.simulation = self.processes.named("flwr-simulation")
-        elif not alive(self.simulation):
+        elif stat_of(self.simulation) is None:
             # Flower itself needs a minute to notice.
             return "the simulation process died (was it out of memory?)"
         if still > STILL_SECONDS and not listens(self.port):

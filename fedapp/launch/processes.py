@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from fedapp.proc import stat_of
+
 END_SECONDS = 10.0
 
 
@@ -46,16 +48,17 @@ class Processes:
         return child
 
     def running(self) -> list[int]:
-        """Return the ids of all processes that run."""
+        """Return the ids of all processes that run, but for this one."""
         seen = []
         for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                session = session_of(folder)
-                if session and self._marker in (folder / "environ").read_bytes():
-                    self._sessions.add(session)
-            except OSError:  # gone meanwhile, or of another user
+            pid = int(folder.name)
+            stat = stat_of(pid)
+            if stat is None or pid == os.getpid():
                 continue
-            seen.append((int(folder.name), session))
+            seen.append((pid, stat.session))
+            with suppress(OSError):  # gone meanwhile, or of another user
+                if self._marker in (folder / "environ").read_bytes():
+                    self._sessions.add(stat.session)
         return [pid for pid, session in seen if session in self._sessions]
 
     def named(self, program: str) -> int | None:
@@ -79,20 +82,3 @@ class Processes:
         for child in self._children:
             child.kill()
             child.wait()
-
-
-def session_of(folder: Path) -> int | None:
-    """Return the session of a process by its folder in /proc; None for a zombie."""
-    # The name of the program, in brackets, may hold anything.
-    state, _, _, session = (
-        (folder / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[:4]
-    )
-    return None if state in "ZX" else int(session)
-
-
-def alive(pid: int) -> bool:
-    """Return whether a process runs, by /proc."""
-    try:
-        return session_of(Path(f"/proc/{pid}")) is not None
-    except OSError:
-        return False

@@ -1,14 +1,13 @@
 """One run under Flower's simulation engine, from its start to its clean end."""
 
-import shutil
-
+from fedapp.launch.cleaning import clean_up
 from fedapp.launch.environment import environment_of, scratch_folder
 from fedapp.launch.error import LaunchError
 from fedapp.launch.follow import Engine, follow
+from fedapp.launch.guard import guarded
 from fedapp.launch.job import Job
-from fedapp.launch.logs import keep_log
 from fedapp.launch.processes import Processes
-from fedapp.launch.run_files import OnPoll, ask_to_stop, settle
+from fedapp.launch.run_files import OnPoll, ask_to_stop
 from fedapp.launch.signals import undisturbed
 from fedapp.launch.submit import run_command
 from fedapp.launch.superlink import await_superlink, free_port, superlink_command
@@ -28,8 +27,12 @@ def simulate(job: Job, on_poll: OnPoll) -> None:
     KeyboardInterrupt
         On Ctrl-C, once the run has ended.
     """
-    scratch = scratch_folder()
-    processes = Processes(scratch)
+    processes = Processes(scratch_folder())
+    with guarded(processes.scratch, job.run_dir):
+        _simulate(job, processes, on_poll)
+
+
+def _simulate(job: Job, processes: Processes, on_poll: OnPoll) -> None:
     status, error = "failed", "the run ended without a result"
     try:
         _run(job, processes, on_poll)
@@ -42,11 +45,7 @@ def simulate(job: Job, on_poll: OnPoll) -> None:
         raise
     finally:
         with undisturbed():
-            processes.end()
-            settle(job.run_dir, status=status, error=error)
-            if status == "failed" or job.run_dir.is_dir():
-                keep_log(scratch, job.run_dir)
-            shutil.rmtree(scratch, ignore_errors=True)
+            clean_up(processes, job.run_dir, status=status, error=error)
 
 
 def _run(job: Job, processes: Processes, on_poll: OnPoll) -> None:

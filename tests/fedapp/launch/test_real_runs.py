@@ -91,3 +91,60 @@ def test_a_superlink_that_was_told_to_end_fails_the_run(tmp_path):
     assert code == 1, output
     assert "SuperLink was told to end" in output
     assert run.leaves_nothing()
+
+
+@pytest.mark.slow
+def test_a_killed_run_leaves_nothing(tmp_path):
+    run = Run(tmp_path, "rounds.count=1000")
+    run.await_round(2)
+
+    run.process.kill()
+    run.end()
+
+    assert wait_until(run.leaves_nothing, seconds=10)
+    assert run.status() == "interrupted"
+    assert (run.run_dir / "final" / "params.safetensors").exists()
+    assert (run.run_dir / "log.txt").exists()
+    assert not (run.run_dir / "stop").exists()
+
+
+@pytest.mark.slow
+def test_an_early_kill_leaves_nothing(tmp_path):
+    run = Run(tmp_path, "rounds.count=1000")
+
+    run.process.kill()
+    run.end()
+
+    assert wait_until(run.leaves_nothing, seconds=10)
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_with_its_guard_ends(tmp_path):
+    run = Run(tmp_path, "rounds.count=1000")
+    run.await_round(2)
+    guard = run.guard()
+
+    os.kill(guard, signal.SIGKILL)
+    run.process.kill()
+    run.end()
+
+    assert wait_until(run.leaves_nothing, seconds=30)
+    assert run.status() == "interrupted"
+
+
+@pytest.mark.slow
+def test_workers_end_with_the_simulation(tmp_path):
+    run = Run(tmp_path, "rounds.count=1000")
+    run.await_round(2)
+    guard, simulation = run.guard(), run.processes.named("flwr-simulation")
+    assert run.workers()
+    for pid in (run.process.pid, guard):  # they would clean up
+        os.kill(pid, signal.SIGSTOP)
+
+    os.kill(simulation, signal.SIGKILL)
+
+    assert wait_until(lambda: run.workers() == [], seconds=10)
+    for pid in (run.process.pid, guard):
+        os.kill(pid, signal.SIGCONT)
+    run.end()
+    assert run.leaves_nothing()

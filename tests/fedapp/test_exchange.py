@@ -5,7 +5,7 @@ import pytest
 from flwr.app import ConfigRecord, Error, Message, MessageType, RecordDict
 
 from fedapp import records
-from fedapp.exchange import Clients, RunStopped, exchange
+from fedapp.exchange import Clients, RunStopped, exchange, report_of
 from fedapp.memory import Who
 from fedapp.turn import Task
 
@@ -258,3 +258,25 @@ def test_a_client_that_comes_after_the_start_is_left_out():
     clients.refresh(grid, seconds=5, alive=nothing)
     assert clients.names == ["b", "c"]
     assert clients.nodes == {0: 7, 1: 8}
+
+
+RAY = """<class 'ray.exceptions.ActorDiedError'>:<'The actor died unexpectedly.
+\tclass_name: ClientAppActor
+\tpid: 31
+The actor is dead because its worker process has died.'>"""
+
+
+@pytest.mark.parametrize(
+    ("reason", "report"),
+    [
+        (RAY, "ActorDiedError: The actor died unexpectedly."),
+        ("<class 'a.B'>:<'\nException B occurred. Message: x'>", "B: Exception B occu"),
+        ("RuntimeError: disk full", "RuntimeError: disk full"),
+        ("", "no reason"),
+    ],
+)
+def test_a_report_is_the_first_line_that_says_something(reason, report):
+    found = report_of(reason)
+
+    assert found.startswith(f"Flower reports: {report}")
+    assert "\n" not in found

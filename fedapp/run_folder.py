@@ -31,6 +31,14 @@ METRICS = (
 TIMING = ("round", "phase", "client", "seconds")
 
 
+def taken(path: Path) -> str:
+    """Return the error line for a run folder that exists."""
+    return (
+        f"the run folder {path} exists already and is left as it is: "
+        "choose another output.name, or move it away"
+    )
+
+
 class RunFolder:
     """A new folder for one run; an existing one is refused."""
 
@@ -39,10 +47,7 @@ class RunFolder:
         try:
             self.path.mkdir(parents=True)
         except FileExistsError:
-            raise FileExistsError(
-                f"the run folder {self.path} exists already and is left as it is: "
-                "choose another output.name, or move it away"
-            ) from None
+            raise FileExistsError(taken(self.path)) from None
         except OSError as error:
             raise OSError(
                 f"cannot make the run folder {self.path}: {error.strerror}; "

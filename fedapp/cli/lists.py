@@ -11,7 +11,6 @@ from fedapp.config import (
     Settings,
     SettingsError,
     defaults,
-    suggestion,
     table_fields,
 )
 
@@ -68,12 +67,9 @@ def _shared_rows() -> list[list[str]]:
 
 
 def _method_rows(name: str) -> list[list[str]]:
-    from fedapp.methods import table
+    from fedapp.methods import method_named
 
-    if name not in table():
-        hint = suggestion(name, table()) or "; see: fedapp methods"
-        raise SettingsError(f"method = {name!r}: there is no such method{hint}")
-    method = table()[name]
+    method = method_named(name)
     if method.plugin is not None:
         return [
             _row(f"plugin.settings: {field}", info, info.get_default())

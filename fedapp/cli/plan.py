@@ -25,27 +25,48 @@ def make_plan(words: Sequence[str]) -> Plan:
     SettingsError
         A setting is wrong, or the run folder exists.
     """
-    from fedapp.methods import check_settings
+    settings, overrides = read_words(words)
+    # Not at the top: it imports torch. So has the check of the settings by now.
+    from fedapp.run_folder import taken
+
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    name = f"{settings.method}-{settings.data.name}-s{settings.seed}-{stamp}"
+    run_dir = _absolute(settings.output.dir) / (settings.output.name or name)
+    if run_dir.exists():
+        raise SettingsError(taken(run_dir))
+    overrides |= {"output.dir": str(run_dir.parent), "output.name": run_dir.name}
+    return Plan(settings, overrides, run_dir)
+
+
+def read_words(words: Sequence[str]) -> tuple[Settings, dict[str, Scalar]]:
+    """Return checked settings and what of them was given, paths to data absolute.
+
+    Raises
+    ------
+    SettingsError
+        One line for each word that is wrong.
+    """
+    from fedapp.methods import check_settings, method_named
 
     method = next((word for word in words if "=" not in word), None)
     pairs = list(words)
     if method is not None:
         pairs[pairs.index(method)] = f"method={method}"
-    overrides = parse_pairs(pairs)
-    flat = {**defaults(), **overrides}
-    settings = check_settings(flat)
+    try:
+        overrides = parse_pairs(pairs)
+    except SettingsError as problem:
+        problems = [str(problem)]
+        # The method may be misspelt as well: say all at once.
+        named = [p.partition("=")[2] for p in pairs if p.startswith("method=")]
+        try:
+            method_named(named[0] if named else str(defaults()["method"]))
+        except SettingsError as other:
+            problems.insert(0, str(other))
+        raise SettingsError("\n".join(problems)) from None
+    settings = check_settings({**defaults(), **overrides})
     if settings.data.path:
         overrides["data.path"] = str(_absolute(settings.data.path))
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    name = f"{settings.method}-{settings.data.name}-s{settings.seed}-{stamp}"
-    run_dir = _absolute(settings.output.dir) / (settings.output.name or name)
-    if run_dir.exists():
-        raise SettingsError(
-            f"the run folder {run_dir} exists already and is left as it is: "
-            "choose another output.name, or move it away"
-        )
-    overrides |= {"output.dir": str(run_dir.parent), "output.name": run_dir.name}
-    return Plan(settings, overrides, run_dir)
+    return settings, overrides
 
 
 def _absolute(path: str) -> Path:

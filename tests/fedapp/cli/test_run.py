@@ -88,6 +88,14 @@ def test_each_wrong_setting_has_a_line(jobs):
     assert len(result.stderr.splitlines()) == 2
 
 
+def test_a_misspelt_method_and_a_misspelt_setting_are_both_reported(jobs):
+    result = fedapp("run", "fedavgg", "round.count=3")
+
+    first, second = result.stderr.splitlines()
+    assert "did you mean 'fedavg'?" in first
+    assert "did you mean 'rounds.count'?" in second
+
+
 def test_an_existing_run_folder_is_refused_as_the_server_would(jobs, tmp_path):
     (tmp_path / "runs" / "one").mkdir(parents=True)
     with pytest.raises(FileExistsError) as server:

@@ -14,7 +14,7 @@ import torch
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from fedapp import records
+from fedapp import records, watchdog
 from fedapp.algorithm import LocalAlgorithm, LocalTask, Scalars, Update, score, seeded
 from fedapp.config import Settings, build
 from fedapp.data.samples import Samples
@@ -63,6 +63,7 @@ def evaluate(message: Message, context: Context) -> Message:
 
 
 def _answer(message: Message, context: Context, answer: Answer) -> Message:
+    watchdog.watch(watchdog.end_worker)
     started = time.perf_counter()
     received, cfg, scalars = records.read_request(message.content)
     client = int(cfg["client"])

@@ -5,6 +5,7 @@ every restart, so nothing else knows them. Exchange keeps a bounded number of me
 under way and hands replies on in the order of the messages.
 """
 
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -153,8 +154,22 @@ def _who(answer: Message | None) -> Who:
     if answer is None:
         raise ValueError("it does not answer")
     if not answer.has_content():
-        raise ValueError(f"Flower reports: {answer.error.reason}")
+        raise ValueError(report_of(answer.error.reason))
     return records.read_who(answer.content)
+
+
+def report_of(reason: str | None) -> str:
+    """Return the first line of Flower's reason for an error that says something.
+
+    An exception comes as ``<class 'package.Name'>:<'text'>``; Ray's text has a dozen
+    lines, of which the first tells what happened.
+    """
+    name, text = "", reason or ""
+    if wrapped := re.match(r"<class '([\w.]+)'>:<'", text):
+        name = wrapped[1].rpartition(".")[2] + ": "
+        text = text[wrapped.end() :].removesuffix("'>")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return f"Flower reports: {name}{lines[0] if lines else 'no reason'}"
 
 
 def _natural(name: str) -> tuple[int, int, str]:

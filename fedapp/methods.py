@@ -101,6 +101,20 @@ def table() -> dict[str, Method]:
     return found
 
 
+def method_named(name: str) -> Method:
+    """Return a method of the table.
+
+    Raises
+    ------
+    SettingsError
+        If there is none of that name; the message names the closest.
+    """
+    if name not in table():
+        hint = suggestion(name, table()) or "; see: fedapp methods"
+        raise SettingsError(f"method = {name!r}: there is no such method{hint}")
+    return table()[name]
+
+
 def check_settings(flat: Flat) -> Settings:
     """Return checked settings, from a complete flat config, for both apps.
 
@@ -110,12 +124,7 @@ def check_settings(flat: Flat) -> Settings:
         One line for each wrong setting: its name, its value, what is allowed.
     """
     name = str(flat.get("method", ""))
-    if name not in table():
-        raise SettingsError(
-            f"method = {name!r}: there is no such method"
-            + (suggestion(name, table()) or "; see: fedapp methods")
-        )
-    method = table()[name]
+    method = method_named(name)
     ours = method.plugin is None
     settings = check(
         flat,

@@ -207,7 +207,7 @@ def _make(path: Path) -> None:
     try:
         path.mkdir(parents=True)
     except FileExistsError:
-        raise FileExistsError(exists_already(path)) from None
+        raise FileExistsError(taken(path)) from None
     except OSError as error:
         raise OSError(
             f"cannot make the run folder {path}: {error.strerror}; choose another "
@@ -215,7 +215,7 @@ def _make(path: Path) -> None:
         ) from None
 
 
-def exists_already(path: Path) -> str:
+def taken(path: Path) -> str:
     """Return what is said when a new run's folder exists."""
     return (
         f"the run folder {path} exists already and is left as it is: choose another "

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from logging import ERROR, INFO, getLogger
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fedapp import records
+from fedapp import records, watchdog
 from fedapp.config import Flat, Scalar, Settings, build
 from fedapp.data.clients import Manifest, make_manifest
 from fedapp.data.images import load_images
@@ -43,6 +44,7 @@ def main(grid: Grid, context: Context) -> None:
     """
     settings = check_settings(context.run_config)
     folder = open_folder(settings, context.run_config)
+    watchdog.watch(partial(watchdog.end_run, folder.path))
     log.log(INFO, "Run folder: %s", folder.path)
     run = Run(settings, folder)
     status, error = "failed", ""
@@ -211,6 +213,8 @@ class Run:
     def _alive(self) -> None:
         if (self.folder.path / "stop").exists():
             raise Interrupted("somebody asked the run to stop")
+        if watchdog.orphaned():
+            raise Interrupted("the process that started the run is gone")
 
     def finish(self, status: str, error: str) -> None:
         """Save the tensors of the last whole round and the summary.

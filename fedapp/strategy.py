@@ -23,7 +23,7 @@ from fedapp import records
 from fedapp.algorithm import Scalars, Update
 from fedapp.bank import Bank
 from fedapp.checkpoint import Checkpoints, Commit
-from fedapp.exchange import Alive, Asked, Clients, RunStopped, exchange
+from fedapp.exchange import Alive, Asked, Clients, RunStopped, exchange, report_of
 from fedapp.ledger import EVALUATE, Ledger, Score, scores_of
 from fedapp.params import Params, Payload, num_bytes
 from fedapp.run_folder import RunFolder
@@ -420,7 +420,7 @@ class RoundStrategy(Strategy):
                 f"no reply within rounds.reply-seconds = {self.reply_seconds:g}"
             )
         if message.has_error():
-            raise ValueError(f"Flower reports: {message.error.reason}")
+            raise ValueError(report_of(message.error.reason))
         update, seconds = records.read_reply(message.content, asked=task.scalars)
         if update.client != task.client:
             raise ValueError(f"it says it is client {update.client}")

@@ -5,7 +5,7 @@ import pytest
 from flwr.app import ConfigRecord, Error, Message, MessageType, RecordDict
 
 from fedapp import records
-from fedapp.exchange import Clients, RunStopped, exchange
+from fedapp.exchange import Clients, RunStopped, exchange, report_of
 from fedapp.inline import InlineGrid
 from fedapp.memory import Who
 from fedapp.turn import Task
@@ -290,3 +290,25 @@ def test_larger_clients_are_asked_first_and_replies_keep_their_order(inside_a_ru
     assert [nodes.index(m.metadata.dst_node_id) for m in pushed] == [1, 3, 0, 2]
     assert [task.client for task, _ in answers] == [0, 1, 2, 3]
     assert all(reply is not None for _, reply in answers)
+
+
+RAY = """<class 'ray.exceptions.ActorDiedError'>:<'The actor died unexpectedly.
+\tclass_name: ClientAppActor
+\tpid: 31
+The actor is dead because its worker process has died.'>"""
+
+
+@pytest.mark.parametrize(
+    ("reason", "report"),
+    [
+        (RAY, "ActorDiedError: The actor died unexpectedly."),
+        ("<class 'a.B'>:<'\nException B occurred. Message: x'>", "B: Exception B occu"),
+        ("RuntimeError: disk full", "RuntimeError: disk full"),
+        ("", "no reason"),
+    ],
+)
+def test_a_report_is_the_first_line_that_says_something(reason, report):
+    found = report_of(reason)
+
+    assert found.startswith(f"Flower reports: {report}")
+    assert "\n" not in found

@@ -1,0 +1,38 @@
+"""The commands of ``fedapp``."""
+
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from fedapp.cli.console import out
+from fedapp.cli.lists import datasets, methods, settings
+from fedapp.cli.run import run
+
+app = typer.Typer(
+    name="fedapp",
+    help="Personalised federated learning on Flower.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+@app.callback(invoke_without_command=True)
+def _common(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.")
+    ] = False,
+) -> None:
+    if show_version:
+        out.print(f"fedapp {version('fedapp')}")
+        raise typer.Exit
+
+
+for command in (run, methods, datasets, settings):
+    app.command()(command)

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from fedapp.cli.console import out
+from fedapp.cli.doctor import doctor
 from fedapp.cli.lists import datasets, methods, settings
 from fedapp.cli.run import run
 
@@ -34,5 +35,5 @@ def _common(
         raise typer.Exit
 
 
-for command in (run, methods, datasets, settings):
+for command in (run, doctor, methods, datasets, settings):
     app.command()(command)

@@ -82,11 +82,11 @@ def _number_tables(
                     "data.label-column to the one that holds classes"
                 )
         values += column
-    known = _class_count(tables[0].schema, columns.label)
+    known = class_count(tables[0].schema, columns.label)
     return number(values, f"column {columns.label!r} of {sources[0].file}: ", known)
 
 
-def _class_count(schema: pa.Schema, label: str) -> int | None:
+def class_count(schema: pa.Schema, label: str) -> int | None:
     """Return how many classes the Hugging Face description of a column names."""
     try:
         about = json.loads((schema.metadata or {})[b"huggingface"])

@@ -61,13 +61,7 @@ class RunFolder:
             check_resumable(self.path)
         else:
             _make(self.path)
-        self._lock = FileLock(self.path / "lock")
-        try:
-            self._lock.acquire(timeout=0)
-        except Timeout:
-            raise RuntimeError(
-                f"another process is working in {self.path}; wait for it or stop it"
-            ) from None
+        self._lock = _locked(self.path)
         self.resumed = resume
         self._progress: dict[str, Any] = {"status": "running"}
         self._shown = 0.0
@@ -75,23 +69,6 @@ class RunFolder:
     def close(self) -> None:
         """Let another process work in the folder."""
         self._lock.release()
-
-    def read_config(self) -> dict[str, Any]:
-        """Return every setting of the run by dotted name, without versions."""
-        nested = tomllib.loads((self.path / "config.toml").read_text("utf-8"))
-        nested.pop("versions", None)
-        return flatten(nested)
-
-    def check_same(self, flat: Mapping[str, Any]) -> None:
-        """Raise ValueError if a setting that matters is not what the run began with."""
-        before = self.read_config()
-        differing = [
-            f"{name} is {flat.get(name)!r}, but the run began with {before.get(name)!r}"
-            for name in sorted(before.keys() | flat.keys())
-            if name not in FREE and before.get(name) != flat.get(name)
-        ]
-        if differing:
-            raise ValueError("cannot resume:\n  " + "\n  ".join(differing))
 
     def write_config(self, flat: Mapping[str, Any], *, commit: str) -> None:
         """Write every setting, resolved, with versions and commit, as TOML."""
@@ -221,6 +198,40 @@ def taken(path: Path) -> str:
         f"the run folder {path} exists already and is left as it is: choose another "
         "output.name, move it away, or go on with it: fedapp run --resume"
     )
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Return every setting of the run in ``path`` by dotted name."""
+    nested = tomllib.loads((path / "config.toml").read_text("utf-8"))
+    nested.pop("versions", None)
+    return flatten(nested)
+
+
+def check_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Raise ValueError if a setting that matters is not what the run began with."""
+    differing = [
+        f"{name} is {now.get(name)!r}, but the run began with {before.get(name)!r}"
+        for name in sorted(before.keys() | now.keys())
+        if name not in FREE and before.get(name) != now.get(name)
+    ]
+    if differing:
+        raise ValueError("cannot resume:\n  " + "\n  ".join(differing))
+
+
+def check_free(path: Path) -> None:
+    """Raise RuntimeError if a process is working in the run folder ``path``."""
+    _locked(path).release()
+
+
+def _locked(path: Path) -> FileLock:
+    lock = FileLock(path / "lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise RuntimeError(
+            f"another process is working in {path}; wait for it or stop it"
+        ) from None
+    return lock
 
 
 def check_resumable(path: Path) -> None:

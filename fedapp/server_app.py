@@ -22,7 +22,7 @@ from fedapp.ledger import Ledger
 from fedapp.methods import check_settings, table
 from fedapp.models import ImageShape, state_of
 from fedapp.models import build as build_model
-from fedapp.run_folder import RunFolder
+from fedapp.run_folder import RunFolder, check_same, read_config
 from fedapp.strategy import RoundStrategy
 from fedapp.summary import durations, results
 from fedapp.workplace import cache_folder
@@ -70,7 +70,7 @@ def open_folder(settings: Settings, flat: Flat) -> RunFolder:
     folder = RunFolder(run_path(settings), resume=settings.output.resume)
     try:
         if folder.resumed:
-            folder.check_same(flat)
+            check_same(read_config(folder.path), flat)
         else:
             folder.write_config(flat, commit=os.environ.get("FEDAPP_COMMIT", ""))
     except BaseException:

@@ -38,6 +38,32 @@ def make_plan(words: Sequence[str]) -> Plan:
     return Plan(settings, overrides, run_dir)
 
 
+def make_resumption(run: str, words: Sequence[str]) -> Plan:
+    """Return the plan of going on with a run; ``words`` may change some settings.
+
+    Raises
+    ------
+    SettingsError
+        The folder holds no run that can go on, or a setting that matters differs.
+    """
+    from fedapp.run_folder import check_free, check_resumable, check_same, read_config
+
+    run_dir = _absolute(run)
+    try:
+        check_resumable(run_dir)
+        check_free(run_dir)
+        before = read_config(run_dir)
+        overrides = {**before, **parse_pairs(words)}
+        overrides |= {"output.dir": str(run_dir.parent), "output.name": run_dir.name}
+        overrides["output.resume"] = True
+        check_same(before, overrides)
+    except (ValueError, RuntimeError) as problem:
+        raise SettingsError(str(problem)) from None
+    from fedapp.methods import check_settings
+
+    return Plan(check_settings({**defaults(), **overrides}), overrides, run_dir)
+
+
 def read_words(words: Sequence[str]) -> tuple[Settings, dict[str, Scalar]]:
     """Return checked settings and what of them was given, paths to data absolute.
 
@@ -65,7 +91,10 @@ def read_words(words: Sequence[str]) -> tuple[Settings, dict[str, Scalar]]:
         raise SettingsError("\n".join(problems)) from None
     settings = check_settings({**defaults(), **overrides})
     if settings.data.path:
-        overrides["data.path"] = str(_absolute(settings.data.path))
+        path = _absolute(settings.data.path)
+        if not path.exists():
+            raise SettingsError(f"data.path = {str(path)!r} does not exist")
+        overrides["data.path"] = str(path)
     return settings, overrides
 
 

@@ -13,7 +13,7 @@ from fedapp.cli.commit import commit_of
 from fedapp.cli.console import BAD_SETTINGS, INTERRUPTED, complain, out
 from fedapp.cli.display import Display
 from fedapp.cli.inline import run_here
-from fedapp.cli.plan import make_plan
+from fedapp.cli.plan import make_plan, make_resumption
 from fedapp.cli.results import show_summary
 from fedapp.config import SettingsError, project_file
 from fedapp.launch import OnPoll
@@ -43,13 +43,23 @@ def run(
     install_dependencies: Annotated[
         bool, typer.Option(help="Let Flower install the app's dependencies anew.")
     ] = False,
+    resume: Annotated[
+        str | None,
+        typer.Option(metavar="RUN", help="Go on with the run in this run folder."),
+    ] = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", help="Show only errors and the run folder.")
     ] = False,
 ) -> None:
     """Train and test one method; results go to a new run folder."""
     try:
-        plan = make_plan(words or [])
+        if resume is None:
+            plan = make_plan(words or [])
+        else:
+            plan = make_resumption(resume, words or [])
+            # It tells how the run ended before; the display waits for such news.
+            (plan.run_dir / "progress.json").unlink(missing_ok=True)
+            (plan.run_dir / "stop").unlink(missing_ok=True)
     except SettingsError as problem:
         complain(problem)
         raise typer.Exit(BAD_SETTINGS) from None

@@ -38,6 +38,7 @@ from fedapp.config import (
     table_fields,
 )
 from fedapp.launch import OnPoll, Progress
+from fedapp.report import commands as report_commands
 
 app = typer.Typer(
     name="fedapp",
@@ -499,3 +500,6 @@ def allowed(info: FieldInfo) -> str:
 
 def _number(limit: float) -> str:
     return f"{limit:g}" if isinstance(limit, float) else str(limit)
+
+
+report_commands.register(app)

@@ -113,6 +113,7 @@ class OutputSettings(Section):
 
     dir: str = about("folder of all run folders")
     name: str = about("name of this run's folder; empty: method, data, seed, time")
+    report: bool = about("write report.html and figures when the run ends")
 
 
 class PluginSettings(Section):

@@ -22,6 +22,7 @@ from fedapp.ledger import Ledger
 from fedapp.methods import check_settings, table
 from fedapp.models import ImageShape, state_of
 from fedapp.models import build as build_model
+from fedapp.report.build import try_report
 from fedapp.run_folder import RunFolder
 from fedapp.strategy import RoundStrategy
 from fedapp.summary import durations, results
@@ -61,6 +62,8 @@ def main(grid: Grid, context: Context) -> None:
         raise
     finally:
         run.finish(status, error)
+        if settings.output.report:
+            try_report(folder.path)
         log.log(INFO, "Run folder: %s (%s)", folder.path, status)
 
 

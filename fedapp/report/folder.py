@@ -1,0 +1,101 @@
+"""Loading a run folder into plain values, whatever became of the run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedapp.config import Scalar, defaults, flatten
+from fedapp.data.manifest import Manifest
+from fedapp.report.parts import (
+    MembershipRow,
+    RefreshRow,
+    ScoreRow,
+    Summary,
+    TimeRow,
+)
+from fedapp.report.reading import (
+    check,
+    read_config,
+    read_manifest,
+    read_rows,
+    read_summary,
+)
+
+HDC_FL = "hdc-fl"
+PLACES = ("output.dir", "output.name", "output.report")
+"""Settings that say where a run lies and what is made of it, not what it did."""
+
+
+@dataclass(frozen=True)
+class RunData:
+    """What a run folder holds; ``missing`` says in sentences what it lacks."""
+
+    path: Path
+    settings: Mapping[str, Scalar]
+    versions: Mapping[str, str]
+    summary: Summary
+    scores: tuple[ScoreRow, ...]
+    times: tuple[TimeRow, ...]
+    manifest: Manifest | None
+    refreshes: tuple[RefreshRow, ...]
+    memberships: tuple[MembershipRow, ...]
+    missing: tuple[str, ...]
+
+    @property
+    def clients(self) -> int:
+        """The number of clients, unseen ones included."""
+        known = max((row.client + 1 for row in self.scores), default=0)
+        return self.summary.clients or known
+
+    @property
+    def unseen_from(self) -> int:
+        """The first client that never trains by the settings."""
+        return self.clients - int(self.settings.get("data.unseen-clients", 0))
+
+    @property
+    def changed(self) -> dict[str, Scalar]:
+        """The settings that differ from their defaults, places left out."""
+        usual = defaults()
+        return {
+            name: value
+            for name, value in self.settings.items()
+            if name not in PLACES and (name not in usual or usual[name] != value)
+        }
+
+
+def load(path: Path) -> RunData:
+    """Return what ``path`` holds.
+
+    Raises
+    ------
+    RunFolderError
+        If it is no run folder, or its config.toml or summary.json is broken.
+    """
+    path = path.expanduser().absolute()
+    check(path)
+    missing: list[str] = []
+    config = read_config(path / "config.toml", missing)
+    versions = {str(k): str(v) for k, v in config.pop("versions", {}).items()}
+    settings = flatten(config)
+    summary = read_summary(path, missing)
+    scores = read_rows(
+        path, "metrics.csv", ScoreRow, missing, "no evaluation was finished"
+    )
+    times = read_rows(path, "timing.csv", TimeRow, missing, "no reply arrived")
+    grouped = settings.get("method") == HDC_FL
+    why = "there was no refresh of groups" if grouped else ""
+    manifest = read_manifest(path / "manifest.json", missing)
+    return RunData(
+        path=path,
+        settings=settings,
+        versions=versions,
+        summary=summary,
+        scores=scores,
+        times=times,
+        manifest=manifest,
+        refreshes=read_rows(path, f"{HDC_FL}/refreshes.csv", RefreshRow, missing, why),
+        memberships=read_rows(
+            path, f"{HDC_FL}/memberships.csv", MembershipRow, missing, why
+        ),
+        missing=tuple(missing),
+    )

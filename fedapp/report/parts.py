@@ -1,0 +1,132 @@
+"""The parts of a run folder as checked values: summary.json and rows of CSV files.
+
+What a failed run did not come to write has a neutral default here; what a newer
+release adds is ignored.
+"""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Part(BaseModel):
+    """A value that never changes."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class Accuracy(Part):
+    """Accuracies over clients at the last evaluation, as fractions."""
+
+    mean: float | None = None
+    weighted_mean: float | None = None
+    std: float | None = None
+    worst: float | None = None
+    bottom20: float | None = None
+    gap: float | None = None
+
+
+class Unseen(Part):
+    """The clients that never train by the settings."""
+
+    clients: int
+    mean: float
+
+
+class ClientResult(Part):
+    """How one client did at the last evaluation."""
+
+    client: int
+    name: str
+    examples: int
+    accuracy: float
+    loss: float
+    latent_group: int | None = None
+    trained: bool
+
+
+class Traffic(Part):
+    """Bytes sent; the first two in training phases."""
+
+    down_bytes: int = 0
+    up_bytes: int = 0
+    evaluate_down_bytes: int = 0
+    evaluate_up_bytes: int = 0
+
+
+class Seconds(Part):
+    """What the time of a run was spent on."""
+
+    startup: float = 0.0
+    train: float = 0.0
+    evaluate: float = 0.0
+    server: float = 0.0
+    total: float = 0.0
+
+
+class Dropped(Part):
+    """A reply that did not count, and why."""
+
+    round: int
+    phase: str
+    client: int
+    cause: str
+
+
+class Summary(Part):
+    """summary.json."""
+
+    status: str = "running"
+    error: str | None = None
+    method: str = ""
+    seed: int | None = None
+    rounds: int = 0
+    clients: int = 0
+    accuracy: Accuracy = Accuracy()
+    unseen: Unseen | None = None
+    per_client: tuple[ClientResult, ...] = ()
+    traffic: Traffic = Traffic()
+    seconds: Seconds = Seconds()
+    failures: tuple[Dropped, ...] = ()
+
+
+class ScoreRow(Part):
+    """One row of metrics.csv."""
+
+    round: int
+    client: int
+    model: str
+    examples: int
+    loss: float
+    accuracy: float
+    trained: bool
+    last_trained_round: int
+
+
+class TimeRow(Part):
+    """One row of timing.csv."""
+
+    round: int
+    phase: str
+    client: int
+    seconds: float
+
+
+class RefreshRow(Part):
+    """One row of hdc-fl/refreshes.csv."""
+
+    round: int
+    groups: int
+    silhouette: float | None
+    ari_previous: float | None
+    ari_latent: float | None
+    stable: bool
+    active: bool
+
+
+class MembershipRow(Part):
+    """One row of hdc-fl/memberships.csv."""
+
+    round: int
+    client: int
+    group: int
+    membership: float
+    assigned: bool

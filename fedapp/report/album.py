@@ -23,7 +23,7 @@ def draw(run: RunData) -> tuple[list[Drawn], list[str]]:
 
 def names_of(run: RunData) -> list[str]:
     """Return the name of each client, by number."""
-    known = {c.client: c.name for c in run.summary.per_client}
+    known = {c.client: c.name for c in run.results}
     planned = len(run.manifest.clients) if run.manifest else 0
     count = max(run.clients, planned, max(known, default=-1) + 1)
     return [known.get(client, str(client)) for client in range(count)]
@@ -31,7 +31,8 @@ def names_of(run: RunData) -> list[str]:
 
 def latent_of(run: RunData) -> list[int]:
     """Return the latent group of each client by number, or nothing if not known."""
-    return [plan.group for plan in run.manifest.clients] if run.manifest else []
+    groups = [plan.group for plan in run.manifest.clients] if run.manifest else []
+    return groups if len(groups) == len(names_of(run)) else []
 
 
 def _figures(run: RunData, missing: list[str]) -> Iterator[Drawn]:
@@ -39,8 +40,8 @@ def _figures(run: RunData, missing: list[str]) -> Iterator[Drawn]:
     curve = points(run.scores, unseen_from=run.unseen_from)
     if curve:
         yield accuracy_over_rounds(curve)
-    if summary.per_client:
-        yield client_bars(summary.per_client, unseen_from=run.unseen_from)
+    if run.results:
+        yield client_bars(run.results, unseen_from=run.unseen_from)
     if run.manifest is not None:
         yield label_histogram(run.manifest, names=names)
     if run.refreshes:
@@ -68,7 +69,7 @@ def _similarity(run: RunData, missing: list[str]) -> Similarity | None:
     try:
         found = head_similarity(
             run.path / "bank",
-            rounds=run.summary.rounds,
+            rounds=run.whole_rounds,
             energy=float(run.settings["hdc-fl.energy"]),
             rank=int(run.settings["hdc-fl.rank"]),
         )

@@ -18,6 +18,7 @@ from fedapp.report.drawing import (
     files_of,
 )
 from fedapp.report.parts import ClientResult
+from fedapp.report.ranking import apart, counted
 from fedapp.report.words import per_cent
 
 
@@ -31,8 +32,9 @@ def client_bars(clients: Sequence[ClientResult], *, unseen_from: int) -> Drawn:
 
     latent = sorted({c.latent_group for c in clients if c.latent_group is not None})
     by_group = len(clients) > MANY and len(latent) > 1
-    seen = _sorted([c for c in clients if c.client < unseen_from], by_group)
-    unseen = _sorted([c for c in clients if c.client >= unseen_from], by_group)
+    seen, unseen = apart(clients, unseen_from=unseen_from)
+    if by_group:
+        seen, unseen = sorted(seen, key=_latent), sorted(unseen, key=_latent)
     shown = [*seen, *unseen]
     figure, (axes,) = canvas(3.3)
     gap = max(1, len(shown) // 40) if seen and unseen else 0
@@ -48,14 +50,13 @@ def client_bars(clients: Sequence[ClientResult], *, unseen_from: int) -> Drawn:
             hatch="" if client.trained else "////",
             linewidth=0.8 if len(shown) <= MANY else 0.2,
         )
-    counted = [c for c in seen if c.trained] or seen or shown
-    worst, best = min(counted, key=_order), max(counted, key=_order)
+    ranked = counted(clients, unseen_from=unseen_from) or unseen
+    worst, best = ranked[0], ranked[-1]
     mark = places[shown.index(worst)]
     axes.plot(mark, 100 * worst.accuracy + 4, "v", color=WORST, mec=PAPER, ms=8)
     axes.set_title(
         f"▼ worst: client {short_name(worst.name)}, {per_cent(worst.accuracy)}",
         loc="left",
-        color=WORST,
     )
     if seen:
         mean = sum(c.accuracy for c in seen) / len(seen)
@@ -136,14 +137,8 @@ def label_histogram(manifest: Manifest, *, names: Sequence[str]) -> Drawn:
     )
 
 
-def _sorted(clients: Sequence[ClientResult], by_group: bool) -> list[ClientResult]:
-    return sorted(
-        clients, key=lambda c: ((c.latent_group or 0) if by_group else 0, *_order(c))
-    )
-
-
-def _order(client: ClientResult) -> tuple[float, int]:
-    return client.accuracy, client.client
+def _latent(client: ClientResult) -> int:
+    return client.latent_group or 0
 
 
 def _colour(group: int | None) -> str:

@@ -6,6 +6,7 @@ from fedapp.report.album import latent_of, names_of
 from fedapp.report.folder import RunData
 from fedapp.report.html import Html, folded, table
 from fedapp.report.parts import ClientResult
+from fedapp.report.ranking import apart, counted
 from fedapp.report.timeline import assigned
 from fedapp.report.words import per_cent
 
@@ -15,13 +16,12 @@ OPEN = 40
 
 def client_table(run: RunData) -> Html:
     """Return how every client did; nothing without an evaluation."""
-    seen = [c for c in run.summary.per_client if c.client < run.unseen_from]
-    unseen = [c for c in run.summary.per_client if c.client >= run.unseen_from]
-    shown = [*sorted(seen, key=_order), *sorted(unseen, key=_order)]
+    seen, unseen = apart(run.results, unseen_from=run.unseen_from)
+    shown = [*seen, *unseen]
     if not shown:
         return Html("")
-    worst = next((c for c in shown if c.trained), None) if seen else None
-    columns = _columns(run, shown)
+    worst = counted(run.results, unseen_from=run.unseen_from)[:1]
+    columns = _columns(run, shown, worst)
     rows = list(zip(*columns.values(), strict=True))
     found = table(
         "Last evaluation, lowest accuracy first"
@@ -29,7 +29,7 @@ def client_table(run: RunData) -> Html:
         list(columns),
         rows,
         text=(0, len(columns) - 1),
-        marked=[shown.index(worst)] if worst is not None else [],
+        marked=[shown.index(client) for client in worst],
     )
     return folded(f"All {len(shown)} clients", found, open_=len(shown) <= OPEN)
 
@@ -44,7 +44,9 @@ def flags(client: ClientResult, *, unseen: bool, worst: bool) -> str:
     return ", ".join(words)
 
 
-def _columns(run: RunData, shown: Sequence[ClientResult]) -> dict[str, list[str]]:
+def _columns(
+    run: RunData, shown: Sequence[ClientResult], worst: Sequence[ClientResult]
+) -> dict[str, list[str]]:
     """Return the columns by heading, those left out of which nothing is known."""
     numbers = [c.client for c in shown]
     columns = {"client": [c.name for c in shown]}
@@ -66,20 +68,10 @@ def _columns(run: RunData, shown: Sequence[ClientResult]) -> dict[str, list[str]
     trained = {
         row.client: row.last_trained_round
         for row in run.scores
-        if row.round == max(r.round for r in run.scores[-1:])
+        if row.round == run.evaluated
     }
     columns["last trained in round"] = [str(trained.get(k) or "-") for k in numbers]
-    counted = [c for c in shown if c.trained and c.client < run.unseen_from]
     columns["notes"] = [
-        flags(
-            c,
-            unseen=c.client >= run.unseen_from,
-            worst=bool(counted) and c == counted[0],
-        )
-        for c in shown
+        flags(c, unseen=c.client >= run.unseen_from, worst=c in worst) for c in shown
     ]
     return columns
-
-
-def _order(client: ClientResult) -> tuple[float, int]:
-    return client.accuracy, client.client

@@ -72,7 +72,7 @@ class Comparison:
     @property
     def names(self) -> dict[int, str]:
         """The names of clients, as the first run has them."""
-        return {c.client: c.name for c in self.runs[0].summary.per_client}
+        return {c.client: c.name for c in self.runs[0].results}
 
     def _others(self) -> list[tuple[str, Paired | str]]:
         return list(zip(self.labels[1:], self.pairs, strict=True))
@@ -99,7 +99,6 @@ def compare(paths: Sequence[Path]) -> Comparison:
 
 def _result(label: str, run: RunData) -> list[str]:
     accuracy, traffic = last_accuracy(run), run.summary.traffic
-    at = max((row.round for row in run.scores), default=None)
     return [
         label,
         per_cent(accuracy.mean),
@@ -108,7 +107,7 @@ def _result(label: str, run: RunData) -> list[str]:
         per_cent(accuracy.gap),
         run.summary.method or text_of(run.settings.get("method", "-")),
         run.summary.status,
-        "-" if at is None else str(at),
+        str(run.evaluated or "-"),
         size(traffic.down_bytes + traffic.up_bytes),
         duration(run.summary.seconds.total),
     ]

@@ -58,7 +58,7 @@ def compare_page(found: Comparison) -> str:
 def _warnings(found: Comparison) -> Iterator[Html]:
     for label, run in zip(found.labels, found.runs, strict=True):
         if run.summary.status != "completed":
-            text = f"run: {label}, {run.summary.rounds} whole rounds. Not a result."
+            text = f"run: {label}, {run.whole_rounds} whole rounds. Not a result."
             yield banner(run.summary.status, text, detail=run.summary.error or "")
 
 
@@ -97,7 +97,7 @@ def _by_client(found: Comparison, first: str) -> Iterator[Html]:
 
 
 def _client_table(found: Comparison) -> Html:
-    base = {c.client: c.accuracy for c in found.runs[0].summary.per_client}
+    base = {c.client: c.accuracy for c in found.runs[0].results}
     paired = [
         (label, result.differences)
         for label, result in zip(found.labels[1:], found.pairs, strict=True)

@@ -62,7 +62,7 @@ def differing(runs: Sequence[RunData]) -> dict[str, list[Scalar | None]]:
 def pair(first: RunData, other: RunData) -> Paired | str:
     """Return the differences client by client, or why there can be none."""
     for run in (first, other):
-        if not run.summary.per_client:
+        if not run.results:
             return f"{run.path.name} has no results by client"
     if first.manifest is None or other.manifest is None:
         bare = first if first.manifest is None else other
@@ -71,8 +71,8 @@ def pair(first: RunData, other: RunData) -> Paired | str:
     if reason:
         return reason
     seen = min(first.unseen_from, other.unseen_from)
-    before = {c.client: c.accuracy for c in first.summary.per_client if c.client < seen}
-    after = {c.client: c.accuracy for c in other.summary.per_client}
+    before = {c.client: c.accuracy for c in first.results if c.client < seen}
+    after = {c.client: c.accuracy for c in other.results}
     common = {k: after[k] - before[k] for k in before if k in after}
     return Paired(common) if common else "no client was scored in both runs"
 

@@ -22,19 +22,19 @@ WIDTH = 5.0
 INK, MUTED, GRID, PAPER = "#1f2329", "#59616b", "#d3d9e0", "#fffffe"
 VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--line", PAPER: "--paper"}
 
-MAIN, WORST, TAIL = "#2f7dd1", "#d9480f", "#c98a00"
+MAIN, WORST, TAIL = "#2f7dd1", "#d9480f", "#b97f00"
 """The method's mean, its worst client, its bottom 20 %."""
 
 GROUPS = (
     "#4477aa",
     "#d9653b",
     "#3f9142",
-    "#b8a02e",
+    "#a38d1f",
     "#8d5fb0",
-    "#3fa7c4",
+    "#2f93b0",
     "#c9557f",
     "#9c6b3f",
-    "#5aa58a",
+    "#4a967b",
 )
 """Colours of groups, used again from the start when there are more."""
 

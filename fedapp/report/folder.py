@@ -6,7 +6,9 @@ from pathlib import Path
 
 from fedapp.config import Scalar, defaults, flatten
 from fedapp.data.manifest import Manifest
+from fedapp.report.curves import main_rows
 from fedapp.report.parts import (
+    ClientResult,
     MembershipRow,
     RefreshRow,
     ScoreRow,
@@ -15,6 +17,7 @@ from fedapp.report.parts import (
 )
 from fedapp.report.reading import (
     check,
+    check_types,
     read_config,
     read_manifest,
     read_rows,
@@ -45,12 +48,43 @@ class RunData:
     def clients(self) -> int:
         """The number of clients, unseen ones included."""
         known = max((row.client + 1 for row in self.scores), default=0)
-        return self.summary.clients or known
+        given = int(self.settings.get("data.clients", 0))
+        return self.summary.clients or max(known, given)
 
     @property
     def unseen_from(self) -> int:
         """The first client that never trains by the settings."""
         return self.clients - int(self.settings.get("data.unseen-clients", 0))
+
+    @property
+    def evaluated(self) -> int:
+        """The round of the last evaluation, 0 if there was none."""
+        return max((row.round for row in self.scores), default=0)
+
+    @property
+    def whole_rounds(self) -> int:
+        """The rounds that count, as far as is known."""
+        return max(self.summary.rounds, self.evaluated)
+
+    @property
+    def results(self) -> tuple[ClientResult, ...]:
+        """How each client did, from metrics.csv if summary.json does not say it."""
+        if self.summary.per_client or not self.scores:
+            return self.summary.per_client
+        plans = self.manifest.clients if self.manifest else ()
+        groups = {client: plan.group for client, plan in enumerate(plans)}
+        return tuple(
+            ClientResult(
+                client=row.client,
+                name=str(row.client),
+                examples=row.examples,
+                accuracy=row.accuracy,
+                loss=row.loss,
+                latent_group=groups.get(row.client),
+                trained=row.trained,
+            )
+            for row in main_rows(self.scores)[self.evaluated]
+        )
 
     @property
     def changed(self) -> dict[str, Scalar]:
@@ -77,6 +111,7 @@ def load(path: Path) -> RunData:
     config = read_config(path / "config.toml", missing)
     versions = {str(k): str(v) for k, v in config.pop("versions", {}).items()}
     settings = flatten(config)
+    check_types(path / "config.toml", settings)
     summary = read_summary(path, missing)
     scores = read_rows(
         path, "metrics.csv", ScoreRow, missing, "no evaluation was finished"

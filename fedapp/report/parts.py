@@ -4,7 +4,12 @@ What a failed run did not come to write has a neutral default here; what a newer
 release adds is ignored.
 """
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Number = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Part(BaseModel):
@@ -16,28 +21,28 @@ class Part(BaseModel):
 class Accuracy(Part):
     """Accuracies over clients at the last evaluation, as fractions."""
 
-    mean: float | None = None
-    weighted_mean: float | None = None
+    mean: Share | None = None
+    weighted_mean: Share | None = None
     std: float | None = None
-    worst: float | None = None
-    bottom20: float | None = None
-    gap: float | None = None
+    worst: Share | None = None
+    bottom20: Share | None = None
+    gap: Share | None = None
 
 
 class Unseen(Part):
     """The clients that never train by the settings."""
 
-    clients: int
-    mean: float
+    clients: Number
+    mean: Share
 
 
 class ClientResult(Part):
     """How one client did at the last evaluation."""
 
-    client: int
+    client: Number
     name: str
-    examples: int
-    accuracy: float
+    examples: Number
+    accuracy: Share
     loss: float
     latent_group: int | None = None
     trained: bool
@@ -65,9 +70,9 @@ class Seconds(Part):
 class Dropped(Part):
     """A reply that did not count, and why."""
 
-    round: int
+    round: Number
     phase: str
-    client: int
+    client: Number
     cause: str
 
 
@@ -78,8 +83,8 @@ class Summary(Part):
     error: str | None = None
     method: str = ""
     seed: int | None = None
-    rounds: int = 0
-    clients: int = 0
+    rounds: Number = 0
+    clients: Number = 0
     accuracy: Accuracy = Accuracy()
     unseen: Unseen | None = None
     per_client: tuple[ClientResult, ...] = ()
@@ -91,12 +96,12 @@ class Summary(Part):
 class ScoreRow(Part):
     """One row of metrics.csv."""
 
-    round: int
-    client: int
+    round: Number
+    client: Number
     model: str
-    examples: int
+    examples: Number
     loss: float
-    accuracy: float
+    accuracy: Share
     trained: bool
     last_trained_round: int
 
@@ -104,17 +109,17 @@ class ScoreRow(Part):
 class TimeRow(Part):
     """One row of timing.csv."""
 
-    round: int
+    round: Number
     phase: str
-    client: int
+    client: Number
     seconds: float
 
 
 class RefreshRow(Part):
     """One row of hdc-fl/refreshes.csv."""
 
-    round: int
-    groups: int
+    round: Number
+    groups: Number
     silhouette: float | None
     ari_previous: float | None
     ari_latent: float | None
@@ -125,8 +130,8 @@ class RefreshRow(Part):
 class MembershipRow(Part):
     """One row of hdc-fl/memberships.csv."""
 
-    round: int
-    client: int
+    round: Number
+    client: Number
     group: int
     membership: float
     assigned: bool

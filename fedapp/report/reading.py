@@ -3,11 +3,13 @@
 import csv
 import json
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from fedapp.config import Scalar, defaults
 from fedapp.data.manifest import Manifest
 from fedapp.report.parts import Part, Summary
 
@@ -41,6 +43,16 @@ def read_config(file: Path, missing: list[str]) -> dict[str, Any]:
         return {}
     except (OSError, ValueError) as error:
         raise _broken(file, error) from None
+
+
+def check_types(file: Path, settings: Mapping[str, Scalar]) -> None:
+    """Raise RunFolderError if a setting we know has a value of another type."""
+    for name, default in defaults().items():
+        value = settings.get(name, default)
+        wide = isinstance(default, float) and type(value) is int
+        if type(value) is not type(default) and not wide:
+            kind = type(default).__name__
+            raise _broken(file, ValueError(f"{name} = {value!r} is no {kind}"))
 
 
 def read_summary(path: Path, missing: list[str]) -> Summary:

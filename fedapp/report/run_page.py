@@ -75,7 +75,7 @@ def _lead(run: RunData) -> str:
 def _banner(run: RunData) -> Html:
     summary = run.summary
     of = f" of {run.settings['rounds.count']}" if "rounds.count" in run.settings else ""
-    text = f"after {summary.rounds}{of} whole rounds."
+    text = f"after {run.whole_rounds}{of} whole rounds."
     if summary.seconds.total:
         text = text[:-1] + f", {duration(summary.seconds.total)}."
     if summary.status == "running":
@@ -89,7 +89,7 @@ def _headlines(run: RunData) -> Html:
     accuracy = last_accuracy(run)
     if accuracy.mean is None:
         return tag("p", "There is no accuracy: no evaluation was finished.")
-    at = max((row.round for row in run.scores), default=run.summary.rounds)
+    at = run.evaluated or run.whole_rounds
     shown = {label: per_cent(getattr(accuracy, k)) for k, label in HEADLINES.items()}
     more = [f"{label} {per_cent(getattr(accuracy, k))}" for k, label in MORE.items()]
     unseen = run.summary.unseen

@@ -120,6 +120,7 @@ class OutputSettings(Section):
     dir: str = about("folder of all run folders")
     name: str = about("name of this run's folder; empty: method, data, seed, time")
     resume: bool = about("go on with the run in that folder; see fedapp run --resume")
+    report: bool = about("write report.html and figures when the run ends")
 
 
 class PluginSettings(Section):

@@ -40,6 +40,7 @@ FREE = (
     "output.dir",
     "output.name",
     "output.resume",
+    "output.report",
     "data.path",
     "rounds.wait-seconds",
     "rounds.reply-seconds",

@@ -22,6 +22,7 @@ from fedapp.ledger import Ledger
 from fedapp.methods import check_settings, table
 from fedapp.models import ImageShape, state_of
 from fedapp.models import build as build_model
+from fedapp.report.build import try_report
 from fedapp.run_folder import RunFolder, check_same, read_config
 from fedapp.strategy import RoundStrategy
 from fedapp.summary import durations, results
@@ -61,6 +62,11 @@ def main(grid: Grid, context: Context) -> None:
         raise
     finally:
         run.finish(status, error)
+        if settings.output.report and status != "interrupted":
+            folder.progress(stage="writing the report")
+            try_report(folder.path)
+        # Last of all: whoever waits for the run takes this for its end.
+        run.announce(status, error)
         log.log(INFO, "Run folder: %s (%s)", folder.path, status)
         folder.close()
 
@@ -227,11 +233,17 @@ class Run:
                 self.folder.tensors("final/params.safetensors", {"params": params})
                 self.folder.tensors("final/state.safetensors", state)
             self.folder.json("summary.json", self._summary(status, error))
-            self.folder.progress(status=status, error=error or None)
         except OSError as problem:
             log.log(ERROR, "the end of the run could not be written: %s", problem)
             if status == "completed":
                 raise
+
+    def announce(self, status: str, error: str) -> None:
+        """Say in progress.json that the run has ended."""
+        try:
+            self.folder.progress(status=status, error=error or None, stage="")
+        except OSError as problem:
+            log.log(ERROR, "the end of the run could not be written: %s", problem)
 
     def _summary(self, status: str, error: str) -> dict[str, Any]:
         ending = {"status": status, "error": error or None}

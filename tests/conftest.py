@@ -29,6 +29,7 @@ TINY = {
     "rounds.count": 2,
     "rounds.evaluate-every": 1,
     "hdc-fl.refresh-every": 1,
+    "output.report": False,
 }
 """Settings under which the whole app runs in about a second."""
 

@@ -9,6 +9,7 @@ from fedapp.cli.console import out
 from fedapp.cli.doctor import doctor
 from fedapp.cli.lists import datasets, methods, settings
 from fedapp.cli.run import run
+from fedapp.report import commands as report_commands
 
 app = typer.Typer(
     name="fedapp",
@@ -37,3 +38,4 @@ def _common(
 
 for command in (run, doctor, methods, datasets, settings):
     app.command()(command)
+report_commands.register(app)

@@ -34,6 +34,9 @@ def make_plan(words: Sequence[str]) -> Plan:
     run_dir = _absolute(settings.output.dir) / (settings.output.name or name)
     if run_dir.exists():
         raise SettingsError(taken(run_dir))
+    path = str(overrides.get("data.path", ""))
+    if path and not Path(path).exists():
+        raise SettingsError(f"data.path = {path!r} does not exist")
     overrides |= {"output.dir": str(run_dir.parent), "output.name": run_dir.name}
     return Plan(settings, overrides, run_dir)
 
@@ -91,10 +94,7 @@ def read_words(words: Sequence[str]) -> tuple[Settings, dict[str, Scalar]]:
         raise SettingsError("\n".join(problems)) from None
     settings = check_settings({**defaults(), **overrides})
     if settings.data.path:
-        path = _absolute(settings.data.path)
-        if not path.exists():
-            raise SettingsError(f"data.path = {str(path)!r} does not exist")
-        overrides["data.path"] = str(path)
+        overrides["data.path"] = str(_absolute(settings.data.path))
     return settings, overrides
 
 

@@ -18,11 +18,12 @@ def test_inline_engine_runs_here(monkeypatch, tmp_path):
 def test_an_inline_run_that_fails_says_why(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FEDAPP_COMMIT", "")
-    words = ["data.name=custom", "data.path=nowhere", "output.name=one"]
+    (tmp_path / "bare").mkdir()
+    words = ["data.name=custom", "data.path=bare", "output.name=one"]
 
     result = fedapp("run", *words, "--engine", "inline")
 
     assert result.exit_code == 1
-    assert "nowhere" in result.stderr
+    assert "bare" in result.stderr
     log = (tmp_path / "runs" / "one" / "log.txt").read_text()
     assert "Traceback" in log

@@ -108,7 +108,16 @@ def test_an_existing_run_folder_is_refused_as_the_server_would(jobs, tmp_path):
     assert jobs == []
 
 
+def test_data_that_are_not_there_are_noticed_before_anything_starts(jobs):
+    result = fedapp("run", "data.name=mnist", "data.path=nowhere")
+
+    assert result.exit_code == 2
+    assert "nowhere' does not exist" in result.stderr
+    assert jobs == []
+
+
 def test_a_run_gets_what_was_said_and_absolute_paths(jobs, tmp_path):
+    (tmp_path / "here").mkdir()
     result = fedapp(
         *["run", "fedper", "data.name=mnist", "data.path=here", "data.clients=5"],
         *["--workers", "2", "output.dir=out", "output.name=one"],

@@ -1,0 +1,1 @@
+"""What a run folder tells a reader: report.html, figures, comparisons."""

@@ -1,0 +1,81 @@
+"""Which figures a run has, drawn from what its folder holds."""
+
+from collections.abc import Iterator, Sequence
+
+from fedapp.report.client_figures import client_bars, label_histogram
+from fedapp.report.curves import points
+from fedapp.report.drawing import STYLE, Drawn
+from fedapp.report.figures import accuracy_over_rounds, costs
+from fedapp.report.folder import RunData
+from fedapp.report.group_figures import refresh_lines, similarity_matrix
+from fedapp.report.similarity import Similarity, head_similarity
+from fedapp.report.timeline import assigned, group_timeline
+
+
+def draw(run: RunData) -> tuple[list[Drawn], list[str]]:
+    """Return the figures of a run, and in sentences why one is not there."""
+    from matplotlib import rc_context
+
+    missing: list[str] = []
+    with rc_context(STYLE):
+        return list(_figures(run, missing)), missing
+
+
+def names_of(run: RunData) -> list[str]:
+    """Return the name of each client, by number."""
+    known = {c.client: c.name for c in run.results}
+    planned = len(run.manifest.clients) if run.manifest else 0
+    count = max(run.clients, planned, max(known, default=-1) + 1)
+    return [known.get(client, str(client)) for client in range(count)]
+
+
+def latent_of(run: RunData) -> list[int]:
+    """Return the latent group of each client by number, or nothing if not known."""
+    groups = [plan.group for plan in run.manifest.clients] if run.manifest else []
+    return groups if len(groups) == len(names_of(run)) else []
+
+
+def _figures(run: RunData, missing: list[str]) -> Iterator[Drawn]:
+    names, summary = names_of(run), run.summary
+    curve = points(run.scores, unseen_from=run.unseen_from)
+    if curve:
+        yield accuracy_over_rounds(curve)
+    if run.results:
+        yield client_bars(run.results, unseen_from=run.unseen_from)
+    if run.manifest is not None:
+        yield label_histogram(run.manifest, names=names)
+    if run.refreshes:
+        yield from _group_figures(run, names, missing)
+    if summary.seconds.total > 0:
+        yield costs(summary.traffic, summary.seconds)
+
+
+def _group_figures(
+    run: RunData, names: Sequence[str], missing: list[str]
+) -> Iterator[Drawn]:
+    groups = assigned(run.memberships)
+    if groups:
+        yield group_timeline(
+            groups, clients=len(names), latent=latent_of(run), names=names
+        )
+    found = _similarity(run, missing)
+    if found is not None:
+        last = groups[max(groups)] if groups else {}
+        yield similarity_matrix(found, last)
+    yield refresh_lines(run.refreshes)
+
+
+def _similarity(run: RunData, missing: list[str]) -> Similarity | None:
+    try:
+        found = head_similarity(
+            run.path / "bank",
+            rounds=run.whole_rounds,
+            energy=float(run.settings["hdc-fl.energy"]),
+            rank=int(run.settings["hdc-fl.rank"]),
+        )
+    except (OSError, ValueError, KeyError) as error:
+        missing.append(f"The heads in bank/ cannot be read and are left out: {error}.")
+        return None
+    if found is None:
+        missing.append("bank/ holds fewer than two heads: how alike they are is open.")
+    return found

@@ -1,0 +1,56 @@
+"""Axes that several figures share."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FEW = 30
+"""Most clients that each get a label on an axis."""
+MANY = 60
+"""Most clients that each get a bar with space around it."""
+
+
+def sparse(count: int, most: int) -> list[int]:
+    """Return at most about ``most`` evenly spaced places from 0 below ``count``."""
+    step = next(
+        s for s in (1, 2, 5, 10, 20, 50, 100, 200, 500, 10**9) if count <= most * s
+    )
+    return list(range(0, count, step))
+
+
+def whole_rounds(axes: "Axes", rounds: Sequence[int]) -> None:
+    """Label a round axis with rounds there were, or with whole numbers if many."""
+    from matplotlib.ticker import MaxNLocator
+
+    if len(rounds) <= 10:
+        axes.set_xticks(rounds)
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+    if len(rounds) == 1:
+        axes.set_xlim(rounds[0] - 1, rounds[0] + 1)
+    axes.set_xlabel("round")
+
+
+def per_cent_axis(axes: "Axes", *, low: float) -> None:
+    """Label a y axis of accuracies, the lowest of which is ``low`` (per cent)."""
+    # From 0 unless that would press everything against the top.
+    axes.set_ylim(0 if low < 60 else 50, 101)
+    axes.set_ylabel("accuracy (%)")
+    axes.grid(axis="y")
+
+
+def client_ticks(axes: "Axes", places: Sequence[int], names: Sequence[str]) -> None:
+    """Name each client at its place, unless there are too many."""
+    short = [short_name(name) for name in names]
+    if len(places) <= FEW:
+        upright = sum(map(len, short)) > 50
+        axes.set_xticks(places, short, rotation=90 if upright else 0)
+    else:
+        axes.set_xticks([])
+
+
+def short_name(name: str) -> str:
+    """Return a name that fits beside others."""
+    return name if len(name) <= 8 else f"{name[:7]}…"

@@ -1,0 +1,56 @@
+"""How alike the heads of clients are, from the bank of a run folder."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from fedapp.heads import Array, descriptor, gram, principal_directions
+from fedapp.versions import Versions
+
+
+@dataclass(frozen=True)
+class Similarity:
+    """Inner products of descriptors (n x n), and the client of each row."""
+
+    clients: tuple[int, ...]
+    values: Array
+
+
+def head_similarity(
+    bank: Path, *, rounds: int, energy: float, rank: int
+) -> Similarity | None:
+    """Return the similarity of the heads in ``bank`` after ``rounds`` whole rounds.
+
+    None if fewer than two clients have one. ``energy`` and ``rank`` as in
+    ``principal_directions``.
+
+    Raises
+    ------
+    ValueError
+        If a file of the bank is broken, or heads differ in shape.
+    """
+    heads = _heads(bank, rounds=rounds)
+    if len(heads) < 2:
+        return None
+    subspace = principal_directions(gram(heads.values()), energy=energy, rank=rank)
+    found = {c: descriptor(head, subspace.directions) for c, head in heads.items()}
+    rows = {client: row for client, row in found.items() if row is not None}
+    if len(rows) < 2:
+        return None
+    stacked = np.stack(list(rows.values()))
+    with threadpool_limits(limits=1):
+        return Similarity(tuple(rows), stacked @ stacked.T)
+
+
+def _heads(bank: Path, *, rounds: int) -> dict[int, NDArray[np.float32]]:
+    """Return the newest committed head of each client, ascending."""
+    versions, heads = Versions(bank), {}
+    for owner in versions.owners():
+        file = versions.latest(owner, before=(rounds + 1, 0))
+        head = file.part("head") if file is not None else {}
+        if "weight" in head:
+            heads[int(owner)] = head["weight"].float().numpy()
+    return heads

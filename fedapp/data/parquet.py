@@ -70,7 +70,7 @@ def _holds_images(kind: pa.DataType) -> bool:
 
 def _number_tables(
     sources: list[Source], tables: list[pa.Table], columns: Columns
-) -> tuple[NDArray[np.int64], int]:
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     values: list[int | str] = []
     for source, table in zip(sources, tables, strict=True):
         column = table[columns.label].to_pylist()
@@ -82,14 +82,16 @@ def _number_tables(
                     "data.label-column to the one that holds classes"
                 )
         values += column
-    known = _class_count(tables[0].schema, columns.label)
+    known = _class_names(tables[0].schema, columns.label)
+    if values and isinstance(values[0], str):
+        known = ()
     return number(values, f"column {columns.label!r} of {sources[0].file}: ", known)
 
 
-def _class_count(schema: pa.Schema, label: str) -> int | None:
-    """Return how many classes the Hugging Face description of a column names."""
+def _class_names(schema: pa.Schema, label: str) -> tuple[str, ...]:
+    """Return the class names in the Hugging Face description of a column, if any."""
     try:
         about = json.loads((schema.metadata or {})[b"huggingface"])
-        return len(about["info"]["features"][label]["names"])
+        return tuple(map(str, about["info"]["features"][label]["names"]))
     except (KeyError, TypeError, ValueError):
-        return None
+        return ()

@@ -59,6 +59,10 @@ class Bank:
 
     def discard(self) -> None:
         """Forget what was written since the last commit, as a stopped round did."""
+        for client, round_ in self._written.items():
+            # Left there, it would push out the row in force at the next writing.
+            start = (round_, -1)
+            self._versions.drop(owner_name(client), after=start, before=(round_, 1))
         self._written = {}
 
     def commit(self) -> dict[int, int]:

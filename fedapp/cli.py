@@ -187,7 +187,7 @@ def make_plan(words: Sequence[str]) -> Plan:
     SettingsError
         A setting is wrong, or the run folder exists.
     """
-    from fedapp.methods import check_settings
+    from fedapp.methods import check_for_simulation, check_settings
 
     method = next((word for word in words if "=" not in word), None)
     pairs = list(words)
@@ -196,6 +196,7 @@ def make_plan(words: Sequence[str]) -> Plan:
     overrides = parse_pairs(pairs)
     flat = {**defaults(), **overrides}
     settings = check_settings(flat)
+    check_for_simulation(settings)
     if settings.data.path:
         overrides["data.path"] = str(_absolute(settings.data.path))
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")

@@ -16,6 +16,7 @@ from fedapp import records
 from fedapp.config import Scalar, Settings, build
 from fedapp.data.clients import Manifest, make_manifest
 from fedapp.data.images import load_images
+from fedapp.devices import IGNORED, agreed, run_key
 from fedapp.exchange import Clients, RunStopped
 from fedapp.files import sha256
 from fedapp.ledger import Ledger
@@ -96,7 +97,7 @@ class Run:
         )
         self.folder.progress(stage="preparing data")
         torch.set_num_threads(1)
-        cfg: dict[str, Scalar] = {"run-id": self.folder.path.name}
+        cfg: dict[str, Scalar] = {}
         groups: list[int] = []
         if clients.simulated:
             manifest = self._prepare_data()
@@ -108,7 +109,12 @@ class Run:
                 "manifest": sha256(manifest.to_json()),
             }
         else:
-            image, classes = _agreed_images(clients)
+            data = agreed({name: clients.data.get(name) for name in clients.names})
+            image = ImageShape(data.channels, data.height, data.width)
+            classes = data.classes
+            cfg["run-key"] = run_key(self.folder.path, clients.names, data)
+            log.log(INFO, "Devices: %s; each has %s", ", ".join(clients.names), data)
+            log.log(INFO, "They bring their data: %s are ignored", ", ".join(IGNORED))
         model = build_model(settings.model.name, image, classes, seed=settings.seed)
         self.strategy = self._strategy(clients, cfg, groups)
         self._startup = time.monotonic() - self._started
@@ -158,6 +164,8 @@ class Run:
             "num_clients": settings.data.clients,
             "unseen_clients": settings.data.unseen_clients,
             "min_replies": rounds.min_replies,
+            # Without versions of its memory a client cannot start a round anew.
+            "retries": 0 if settings.memory.store == "context" else rounds.retries,
             "wait_seconds": rounds.wait_seconds,
             "reply_seconds": rounds.reply_seconds,
             "groups": groups,
@@ -200,17 +208,3 @@ class Run:
         }
         self.folder.json("summary.json", summary)
         self.folder.progress(status=status, error=error or None)
-
-
-def _agreed_images(clients: Clients) -> tuple[ImageShape, int]:
-    """Return image shape and class count, which all devices must share."""
-    found = {name: clients.images.get(name, ()) for name in clients.names}
-    first = clients.names[0]
-    for name, images in found.items():
-        if images != found[first]:
-            raise RunStopped(
-                f"devices {first!r} and {name!r} have different data: (channels, "
-                f"height, width, classes) is {found[first]} and {images}"
-            )
-    channels, height, width, classes = found[first]
-    return ImageShape(channels, height, width), classes

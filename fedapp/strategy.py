@@ -7,12 +7,14 @@ overrides hooks that take values and return values; docs/design.md has the pictu
 import tempfile
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from logging import INFO, getLogger
+from functools import partial
+from logging import INFO, WARNING, getLogger
 from math import ceil
 from os import cpu_count
 from pathlib import Path
+from typing import TypeVar
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
 from flwr.serverapp import Grid
@@ -22,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from fedapp import records
 from fedapp.algorithm import Scalars, Update
 from fedapp.bank import Bank
-from fedapp.exchange import Alive, Asked, Clients, RunStopped, exchange
+from fedapp.exchange import Alive, Asked, Clients, TooFewReplies, exchange
 from fedapp.ledger import EVALUATE, Ledger, Score, scores_of
 from fedapp.params import Params, Payload, num_bytes
 from fedapp.run_folder import RunFolder
@@ -35,8 +37,11 @@ from fedapp.turn import (
     sample_clients,
     specs_of,
 )
+from fedapp.versions import START, Version
 
 log = getLogger("flwr")
+
+T = TypeVar("T")
 
 IN_FLIGHT = 256 * 2**20
 """Bytes of messages under way at a time, unless workers need more to keep busy."""
@@ -52,7 +57,8 @@ class RoundStrategy(Strategy):
 
     ``num_clients`` counts all clients (0: whoever registers); the last
     ``unseen_clients`` of them never train. ``min_replies`` is the share of those asked
-    that must give a valid reply (0: all in simulation, half on devices). ``groups`` has
+    that must give a valid reply (0: all in simulation, half on devices); on devices a
+    phase with fewer is repeated with its round up to ``retries`` times. ``groups`` has
     each client's latent group, for diagnostics. ``cfg`` is sent with every message.
     ``alive`` is called while waiting and may raise to stop the run.
     """
@@ -63,6 +69,7 @@ class RoundStrategy(Strategy):
     num_clients: int = 0
     unseen_clients: int = 0
     min_replies: float = 0.0
+    retries: int = 0
     wait_seconds: float = 60.0
     reply_seconds: float = 3600.0
     groups: Sequence[int] = ()
@@ -77,6 +84,8 @@ class RoundStrategy(Strategy):
         self.round = 0
         self.rounds = 0
         self._asked: list[Task] = []
+        self.held: dict[int, Version] = {}
+        """The version of each client's memory that goes with the last whole round."""
         self.ledger = Ledger(self.folder)
         if self.folder is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="fedapp-bank-")
@@ -165,11 +174,13 @@ class RoundStrategy(Strategy):
             self._set_up(grid, records.to_params(initial_arrays), num_rounds)
             for round_ in range(1, num_rounds + 1):
                 mark = time.monotonic()
-                self._train(grid, round_, records.to_scalars(train_config))
+                config = records.to_scalars(train_config)
+                self._insist(grid, partial(self._train, grid, round_, config))
                 mark = self.ledger.spent("train", mark)
                 if round_ % self.evaluate_every == 0 or round_ == num_rounds:
                     sent = records.to_scalars(evaluate_config)
-                    found = records.to_metrics(self._evaluate(grid, round_, sent))
+                    scoring = partial(self._evaluate, grid, round_, sent)
+                    found = records.to_metrics(self._insist(grid, scoring))
                     result.evaluate_metrics_clientapp[round_] = found
                     self.ledger.spent("evaluate", mark)
                 if evaluate_fn is not None:
@@ -193,9 +204,23 @@ class RoundStrategy(Strategy):
         self.ledger.unseen_from = self.num_clients - self.unseen_clients
         self.params, self.state = self.init(initial)
 
+    def _insist(self, grid: Grid, what: Callable[[], T]) -> T:
+        """Return what ``what`` does; on devices, repeat it if too few replied."""
+        left = 0 if self.clients.simulated else self.retries
+        while True:
+            try:
+                return what()
+            except TooFewReplies as error:
+                if left == 0:
+                    raise
+                log.log(WARNING, "%s\nIt is repeated (rounds.retries: %s)", error, left)
+            left -= 1
+            self.clients.await_back(grid, seconds=self.wait_seconds, alive=self.alive)
+
     def _train(self, grid: Grid, round_: int, config: Scalars) -> None:
         """Run the phases of a round; nothing of it counts unless all succeed."""
-        params, state, trained = self.params, self.state, set[int]()
+        params, state, held = self.params, self.state, dict(self.held)
+        trained = set[int]()
         self.bank.discard()
         first = self._turn(round_, "", 0)
         for step, phase in enumerate(self.phases(first)):
@@ -203,15 +228,18 @@ class RoundStrategy(Strategy):
             log.log(INFO, "[round %s of %s] %s", round_, self.rounds, phase)
             self.clients.refresh(grid, alive=self.alive)
             tasks = self.tasks(params, state, turn)
-            asks = self._messages(tasks, turn, MessageType.TRAIN, config)
+            asks = self._messages(tasks, turn, MessageType.TRAIN, config, held)
             answers = self._exchange(grid, asks, turn, len(first.sampled))
-            expected = self.expects(params, state, turn)
-            valid = self._valid(answers, turn, expected, state, trained)
+            expected, took_part = self.expects(params, state, turn), set[int]()
+            valid = self._valid(answers, turn, expected, state, took_part)
             params, state = self.update(params, state, valid, turn)
             # A method may stop early; what is wrong with the rest must still be seen.
             for _ in valid:
                 pass
+            trained |= took_part
+            held |= dict.fromkeys(took_part, (round_, step))
         self.params, self.state, self.round = params, state, round_
+        self.held = held
         self.ledger.last_trained |= dict.fromkeys(trained, round_)
         self.bank.commit()
 
@@ -220,7 +248,7 @@ class RoundStrategy(Strategy):
         turn = self._turn(round_, EVALUATE, 0)
         self.clients.refresh(grid, alive=self.alive)
         asks = self._messages(
-            self._evaluations(turn), turn, MessageType.EVALUATE, config
+            self._evaluations(turn), turn, MessageType.EVALUATE, config, self.held
         )
         answers = self._exchange(grid, asks, turn, self.num_clients)
         scores: list[Score] = []
@@ -266,9 +294,17 @@ class RoundStrategy(Strategy):
         )
 
     def _messages(
-        self, tasks: Iterable[Task], turn: Turn, kind: str, config: Scalars
+        self,
+        tasks: Iterable[Task],
+        turn: Turn,
+        kind: str,
+        config: Scalars,
+        held: Mapping[int, Version],
     ) -> Iterator[Asked]:
-        """Yield each task with its message, made when it is asked for."""
+        """Yield each task with its message, made when it is asked for.
+
+        It says which version of its memory the client is to start from.
+        """
         packer = records.Packer()
         cfg = {**self.cfg, "phase": turn.phase, "round": turn.round, "step": turn.step}
         for task in tasks:
@@ -278,8 +314,10 @@ class RoundStrategy(Strategy):
                 continue
             scalars = {**config, **task.scalars}
             self.ledger.sent("down", turn, task.payload, scalars)
+            start = held.get(task.client, START)
+            own = {"client": task.client, "held-round": start[0], "held-step": start[1]}
             content = records.request(
-                packer.pack(task.payload), {**cfg, "client": task.client}, scalars
+                packer.pack(task.payload), {**cfg, **own}, scalars
             )
             yield task, Message(content, node, kind, group_id=str(turn.round))
 
@@ -312,7 +350,7 @@ class RoundStrategy(Strategy):
 
         Raises
         ------
-        RunStopped
+        TooFewReplies
             After the last reply, if too few were valid.
         """
         asked = valid = 0
@@ -341,7 +379,7 @@ class RoundStrategy(Strategy):
         needed = min(asked, max(1, ceil(share * asked - 1e-9)))
         if valid < needed:
             more = "" if len(causes) <= 5 else f"\n  and {len(causes) - 5} more"
-            raise RunStopped(
+            raise TooFewReplies(
                 f"round {turn.round}, phase {turn.phase}: {valid} of {asked} clients "
                 f"gave a valid reply, {needed} are needed (rounds.min-replies = "
                 f"{share:g}). What went wrong:\n  " + "\n  ".join(causes[:5]) + more
@@ -372,9 +410,8 @@ class RoundStrategy(Strategy):
         self.clients.refresh(grid, alive=self.alive)
         turn = self._turn(server_round, "train", 0)
         tasks = self.tasks(self.params, self.state, turn)
-        asks = self._messages(
-            tasks, turn, MessageType.TRAIN, records.to_scalars(config)
-        )
+        sent = records.to_scalars(config)
+        asks = self._messages(tasks, turn, MessageType.TRAIN, sent, self.held)
         return self._asking(asks)
 
     def aggregate_train(
@@ -387,6 +424,7 @@ class RoundStrategy(Strategy):
         valid = self._valid(answers, turn, expected, self.state, trained)
         self.params, self.state = self.update(self.params, self.state, valid, turn)
         self.round = server_round
+        self.held |= dict.fromkeys(trained, (server_round, 0))
         self.ledger.last_trained |= dict.fromkeys(trained, server_round)
         self.bank.commit()
         return records.to_record(self.params), None
@@ -397,7 +435,8 @@ class RoundStrategy(Strategy):
         """Return one message to every client."""
         turn = self._turn(server_round, EVALUATE, 0)
         sent = records.to_scalars(config)
-        asks = self._messages(self._evaluations(turn), turn, MessageType.EVALUATE, sent)
+        tasks = self._evaluations(turn)
+        asks = self._messages(tasks, turn, MessageType.EVALUATE, sent, self.held)
         return self._asking(asks)
 
     def _asking(self, asks: Iterable[Asked]) -> list[Message]:

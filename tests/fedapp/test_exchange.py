@@ -5,6 +5,7 @@ import pytest
 from flwr.app import ConfigRecord, Error, Message, MessageType, RecordDict
 
 from fedapp import records
+from fedapp.devices import OwnData
 from fedapp.exchange import Clients, RunStopped, exchange
 from fedapp.memory import Who
 from fedapp.turn import Task
@@ -219,8 +220,9 @@ def test_nodes_that_did_not_say_who_they_are_are_named_if_clients_are_missing():
 
 def test_what_devices_say_of_their_images_is_kept_by_name():
     grid = Nodes(n7="a", n8="b")
-    grid.who[7] = Who("a", simulated=False, images=(1, 8, 8, 10))
-    assert gather(grid, 2).images == {"a": (1, 8, 8, 10)}
+    data = OwnData(1, 8, 8, 10, "ab12")
+    grid.who[7] = Who("a", simulated=False, data=data)
+    assert gather(grid, 2).data == {"a": data}
 
 
 def test_a_node_that_restarts_under_a_new_id_is_the_same_client():

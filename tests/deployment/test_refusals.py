@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from deployment.federation import Federation, make_images
 
 pytestmark = [pytest.mark.deployment, pytest.mark.timeout(300)]

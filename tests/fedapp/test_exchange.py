@@ -260,3 +260,78 @@ def test_a_client_that_comes_after_the_start_is_left_out():
     clients.refresh(grid, seconds=5, alive=nothing)
     assert clients.names == ["b", "c"]
     assert clients.nodes == {0: 7, 1: 8}
+
+
+class Dying(Nodes):
+    """Node ``gone`` answers once, then never again, though it still seems there."""
+
+    def __init__(self, gone, **names):
+        super().__init__(**names)
+        self.gone, self._asked = gone, 0
+
+    def answer(self, message):
+        if message.metadata.dst_node_id == self.gone:
+            self._asked += 1
+            if self._asked > 1:
+                return Message(Error(code=5, reason="unavailable"), reply_to=message)
+        return super().answer(message)
+
+
+def test_a_device_that_restarts_while_others_are_awaited_does_not_take_its_own_id():
+    grid = Dying(7, n7="a")
+
+    def restart():
+        grid.who[9] = Who("a", simulated=False)
+        grid.who[8] = Who("b", simulated=False)
+
+    clients = gather(grid, 2, seconds=60, alive=restart)
+    assert (clients.names, clients.nodes) == (["a", "b"], {0: 9, 1: 8})
+
+
+def test_a_device_that_comes_back_with_other_data_is_left_out():
+    grid, data = Nodes(n7="a", n8="b"), OwnData(1, 8, 8, 10, "ab12")
+    for node, who in grid.who.items():
+        grid.who[node] = Who(who.name, simulated=False, data=data)
+    clients = gather(grid, 2)
+    del grid.who[8]
+    grid.who[9] = Who("b", simulated=False, data=data._replace(class_key="cd34"))
+    clients.refresh(grid, seconds=5, alive=nothing)
+    assert clients.nodes == {0: 7}
+    assert "client 'b' is back with other data" in clients.strangers[9]
+    assert clients.data["b"] == data
+    grid.who[10] = Who("b", simulated=False, data=data)
+    clients.refresh(grid, seconds=5, alive=nothing)
+    assert clients.nodes == {0: 7, 1: 10}
+
+
+def test_a_node_that_said_what_is_wrong_with_it_is_not_asked_in_every_phase():
+    grid = Nodes(n7="a", n8="b", n9="c", n10=None)
+    grid.who[9] = Who("c", simulated=False, problem="no data")
+    clients = gather(grid, 2)
+    before = len(grid.pushed)
+    clients.refresh(grid, seconds=5, alive=nothing)
+    assert grid.pushed[before:] == [10]
+    assert clients.strangers[9] == "client 'c': no data"
+
+
+def test_a_device_and_a_node_without_id_are_not_mixed():
+    grid = Nodes(n7="a", n8="b")
+    grid.who[8] = Who("0", simulated=True, clients=2)
+    with pytest.raises(RunStopped, match="'a' is a device, but node '0' has neither"):
+        gather(grid, 2)
+
+
+def test_those_that_are_away_are_waited_for_but_not_for_ever():
+    grid = Nodes(n7="a", n8="b")
+    clients = gather(grid, 2)
+    gone = grid.who.pop(8)
+
+    def back():
+        grid.who[9] = gone
+
+    started = time.monotonic()
+    clients.await_back(grid, seconds=0.3, alive=nothing)
+    assert 0.3 <= time.monotonic() - started < 3
+    assert clients.nodes == {0: 7}
+    clients.await_back(grid, seconds=60, alive=back)
+    assert clients.nodes == {0: 7, 1: 9}

@@ -58,7 +58,7 @@ class Clients:
     data: dict[str, OwnData] = field(default_factory=dict)
     strangers: dict[int, str] = field(default_factory=dict)
     _known: dict[int, Who] = field(default_factory=dict)
-    _refused: set[int] = field(default_factory=set)
+    _heard: set[int] = field(default_factory=set)
 
     def refresh(
         self, grid: Grid, *, alive: Alive, seconds: float = QUERY_SECONDS
@@ -68,11 +68,11 @@ class Clients:
         for known in (self._known, self.strangers):
             for node in known.keys() - present:
                 del known[node]
-        self._refused &= present
+        self._heard &= present
         strangers = present - self._known.keys()
         if self.names:
             # What they said once will do: each question costs a phase its seconds.
-            strangers -= self._refused
+            strangers -= self._heard
         if strangers:
             self._ask(grid, sorted(strangers), seconds, alive)
         if not self.names:
@@ -162,10 +162,11 @@ class Clients:
 
     def _advice(self, count: int, there: int) -> str:
         if self.simulated:
+            start = "" if self._heard else "start SuperNodes, or in a simulation "
             return (
-                f': with flwr run, add --federation-config "num-supernodes={count} '
-                'client-resources-num-cpus=1" (fedapp run does that), or change '
-                "data.clients"
+                f': {start}with flwr run, add --federation-config "num-supernodes='
+                f'{count} client-resources-num-cpus=1" (fedapp run does that), or '
+                "change data.clients"
             )
         if there > count:
             return ": stop the SuperNodes that are too many, or change data.clients"
@@ -192,13 +193,13 @@ class Clients:
                 continue
             self.strangers.pop(node, None)
             self._known[node] = who
-            self.simulated, self.announced = who.simulated, who.clients
             if who.data is not None:
                 self.data[who.name] = who.data
 
     def _who(self, node: int, answer: Message | None) -> Who:
         who = _who(answer)
-        self._refused.add(node)
+        self._heard.add(node)
+        self.simulated, self.announced = who.simulated, who.clients
         if who.problem:
             raise ValueError(
                 f"client {who.name!r}: {who.problem}" if who.name else who.problem

@@ -335,3 +335,16 @@ def test_those_that_are_away_are_waited_for_but_not_for_ever():
     assert clients.nodes == {0: 7}
     clients.await_back(grid, seconds=60, alive=back)
     assert clients.nodes == {0: 7, 1: 9}
+
+
+def test_devices_that_cannot_take_part_are_not_taken_for_a_simulation():
+    grid = Nodes(n7="a")
+    grid.who[7] = Who("a", simulated=False, problem="no data")
+    with pytest.raises(RunStopped, match="start more SuperNodes") as caught:
+        gather(grid, 1)
+    assert "--federation-config" not in str(caught.value)
+
+
+def test_where_nobody_is_both_ways_to_begin_are_named():
+    with pytest.raises(RunStopped, match=r"start SuperNodes, or .*num-supernodes=2 "):
+        gather(Nodes(), 2)

@@ -17,12 +17,13 @@ from fedapp.config import Scalar, Settings, build
 from fedapp.data.clients import Manifest, make_manifest
 from fedapp.data.images import load_images
 from fedapp.devices import IGNORED, agreed, run_key
-from fedapp.exchange import Clients, RunStopped
+from fedapp.exchange import RunStopped
 from fedapp.files import sha256
 from fedapp.ledger import Ledger
 from fedapp.methods import check_settings, table
 from fedapp.models import ImageShape, state_of
 from fedapp.models import build as build_model
+from fedapp.registration import Clients
 from fedapp.run_folder import RunFolder
 from fedapp.strategy import RoundStrategy
 from fedapp.summary import durations, results

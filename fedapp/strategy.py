@@ -24,9 +24,10 @@ from threadpoolctl import threadpool_limits
 from fedapp import records
 from fedapp.algorithm import Scalars, Update
 from fedapp.bank import Bank
-from fedapp.exchange import Alive, Asked, Clients, TooFewReplies, exchange
+from fedapp.exchange import Alive, Asked, TooFewReplies, exchange
 from fedapp.ledger import EVALUATE, Ledger, Score, scores_of
 from fedapp.params import Params, Payload, num_bytes
+from fedapp.registration import Clients
 from fedapp.run_folder import RunFolder
 from fedapp.turn import (
     Expected,

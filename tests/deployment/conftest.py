@@ -3,6 +3,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+
 from deployment.federation import Federation, federation, make_images
 
 

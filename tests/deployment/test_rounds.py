@@ -7,8 +7,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from deployment.federation import Federation
 
+from deployment.federation import Federation
 from fedapp.config import project_file
 from fedapp.files import TensorFile
 

@@ -62,9 +62,11 @@ class Bank:
         return sorted(self._index(fresh))
 
     def discard(self) -> None:
-        """Undo what was written since the last commit, as a stopped round did."""
+        """Forget what was written since the last commit, as a stopped round did."""
         for client, round_ in self._written.items():
-            self._versions.forget(after=round_ - 1, owners=[owner_name(client)])
+            # Left there, it would push out the row in force at the next writing.
+            start = (round_, -1)
+            self._versions.drop(owner_name(client), after=start, before=(round_, 1))
         self._written = {}
 
     @property

@@ -16,6 +16,7 @@ from typing import Any
 
 from fedapp.files import TensorFile, write_json, write_tensors
 from fedapp.params import Params, Payload
+from fedapp.versions import Version
 
 log = getLogger("flwr")
 
@@ -30,14 +31,16 @@ _NAME = re.compile(r"r(\d{6})\.json")
 class Commit:
     """One committed round.
 
-    ``bank`` has the round of every client's row, ``tables`` the length in bytes of
-    every CSV file, ``books`` what the ledger remembers.
+    ``bank`` has the round of every client's row, ``held`` the version of every client's
+    memory, ``tables`` the length in bytes of every CSV file, ``books`` what the ledger
+    remembers.
     """
 
     round: int
     params: Params
     state: Payload
     bank: Mapping[int, int]
+    held: Mapping[int, Version]
     tables: Mapping[str, int]
     books: Mapping[str, Any]
 
@@ -62,6 +65,7 @@ class Checkpoints:
             "version": VERSION,
             "round": commit.round,
             "bank": {str(client): r for client, r in commit.bank.items()},
+            "held": {str(client): v for client, v in commit.held.items()},
             "tables": dict(commit.tables),
             "books": dict(commit.books),
         }
@@ -110,6 +114,7 @@ class Checkpoints:
             params=TensorFile(self._path(round_, "-params.safetensors")).part("params"),
             state=TensorFile(self._path(round_, "-state.safetensors")).payload(),
             bank={int(client): int(r) for client, r in facts["bank"].items()},
+            held={int(client): (v[0], v[1]) for client, v in facts["held"].items()},
             tables={str(name): int(size) for name, size in facts["tables"].items()},
             books=facts["books"],
         )

@@ -7,7 +7,7 @@ may learn) and ``evaluate``. Errors become replies that say what went wrong.
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from logging import ERROR, getLogger
+from logging import ERROR, INFO, getLogger
 from pathlib import Path
 
 import torch
@@ -18,14 +18,20 @@ from fedapp import records, watchdog
 from fedapp.algorithm import LocalAlgorithm, LocalTask, Scalars, Update, score, seeded
 from fedapp.config import Settings, build
 from fedapp.data.samples import Samples
+from fedapp.devices import (
+    data_path,
+    describe,
+    is_device,
+    memory_folder,
+    shareable,
+)
 from fedapp.ledger import score_metrics
-from fedapp.memory import FolderMemory, MemoryStore, who_am_i
+from fedapp.memory import FolderMemory, MemoryStore, Who, who_am_i
 from fedapp.methods import table
 from fedapp.params import first_non_finite
 from fedapp.versions import Version
 from fedapp.workplace import (
     build_task,
-    describe_images,
     device_images,
     prepare_process,
     settings_from,
@@ -35,19 +41,36 @@ log = getLogger("flwr")
 
 app = ClientApp()
 
-Answer = Callable[[LocalAlgorithm, LocalTask, Samples, MemoryStore, Version], Update]
+Answer = Callable[
+    [LocalAlgorithm, LocalTask, Samples, MemoryStore, Version, Version], Update
+]
 
 
 @app.query()
 def query(message: Message, context: Context) -> Message:
-    """Say which client this is and, on a device, what its images look like."""
-    who = who_am_i(context.node_config)
-    if not who.simulated:
-        images = device_images(
-            settings_from(context.run_config), str(context.node_config["data-path"])
-        )
-        who = replace(who, images=describe_images(images))
-    return Message(records.who_reply(who), reply_to=message)
+    """Say which client this is and, on a device, what its data is like."""
+    return Message(records.who_reply(_introduce(context)), reply_to=message)
+
+
+def _introduce(context: Context) -> Who:
+    try:
+        who = who_am_i(context.node_config)
+    except ValueError as error:
+        return Who("", simulated=False, problem=str(error))
+    if who.simulated:
+        return who
+    try:
+        path = data_path(context.node_config, who.name)
+    except ValueError as error:
+        return replace(who, problem=str(error))
+    try:
+        images = device_images(settings_from(context.run_config).data, path)
+    # Whatever is wrong with the data, the server must learn whose it is.
+    except Exception as error:
+        log.log(ERROR, "the data of device %r cannot be used: %s", who.name, error)
+        return replace(who, problem=f"its data cannot be used: {shareable(error)}")
+    log.log(INFO, "device %r has the classes %s", who.name, ", ".join(images.names))
+    return replace(who, data=describe(images))
 
 
 @app.train()
@@ -66,7 +89,7 @@ def _answer(message: Message, context: Context, answer: Answer) -> Message:
     watchdog.watch(watchdog.end_worker)
     started = time.perf_counter()
     received, cfg, scalars = records.read_request(message.content)
-    client = int(cfg["client"])
+    client, device = int(cfg["client"]), is_device(context.node_config)
     try:
         settings = settings_from(context.run_config)
         who = who_am_i(context.node_config)
@@ -77,13 +100,14 @@ def _answer(message: Message, context: Context, answer: Answer) -> Message:
         prepare_process(settings, seed=seed)
         method = table()[settings.method]
         algorithm = build(method.client, settings.table)
-        store = _memory(settings, cfg, context, client)
+        store = _memory(settings, who, cfg, context, client)
         version = (task.round, int(cfg["step"]))
-        update = answer(algorithm, task, test, store, version)
+        held = (int(cfg["held-round"]), int(cfg["held-step"]))
+        update = answer(algorithm, task, test, store, held, version)
     # Whatever went wrong, the server must learn what and whose it was.
     except Exception as error:
         log.log(ERROR, "client %s: %s", client, error, exc_info=error)
-        cause = f"{type(error).__name__}: {error}"
+        cause = shareable(error) if device else f"{type(error).__name__}: {error}"
         return Message(records.error_reply(cause, client=client), reply_to=message)
     seconds = time.perf_counter() - started
     content = records.reply(update, client=client, seconds=seconds)
@@ -91,15 +115,15 @@ def _answer(message: Message, context: Context, answer: Answer) -> Message:
 
 
 def _memory(
-    settings: Settings, cfg: Scalars, context: Context, client: int
+    settings: Settings, who: Who, cfg: Scalars, context: Context, client: int
 ) -> MemoryStore:
     if settings.memory.store == "context":
         return records.ContextMemory(context.state)
-    home = context.node_config.get("memory-path")
     commits = [int(word) for word in str(cfg["commits"]).split()]
-    if "data-path" in context.node_config:
-        folder = Path(str(home or Path.home() / ".fedapp" / "memory")).expanduser()
-        return FolderMemory(folder / str(cfg["run-id"]), client, commits=commits)
+    if not who.simulated:
+        key = str(cfg["run-key"])
+        home = memory_folder(context.node_config, who.name, key)
+        return FolderMemory(home, client, commits=commits)
     folder = Path(str(cfg["run-dir"])) / "memory"
     return FolderMemory(folder, client, commits=commits)
 
@@ -109,10 +133,13 @@ def _train(
     task: LocalTask,
     test: Samples,
     store: MemoryStore,
+    held: Version,
     version: Version,
 ) -> Update:
     del test
-    memory = store.load(version)
+    # What the server did not take, because the reply came late or the round was
+    # repeated, is newer than what it holds: it must not be built upon.
+    memory = store.load(_after(held))
     update, after = algorithm.train(task, memory)
     # A memory with a NaN would ruin this client for good; a failed reply only once.
     bad = first_non_finite(update.sent) or first_non_finite(after)
@@ -121,6 +148,7 @@ def _train(
             f"{bad} is not finite after training; lower local.lr (now {task.lr:g})"
         )
     if after is not memory:
+        store.drop(after=held, before=version)
         store.save(version, after)
     return update
 
@@ -130,10 +158,11 @@ def _evaluate(
     task: LocalTask,
     test: Samples,
     store: MemoryStore,
+    held: Version,
     version: Version,
 ) -> Update:
-    # Memory written in this round counts: any phase of it comes before evaluation.
-    memory = store.load((version[0] + 1, 0))
+    del version
+    memory = store.load(_after(held))
     metrics: dict[str, float] = {}
     task.model.eval()
     with torch.no_grad():
@@ -142,3 +171,7 @@ def _evaluate(
             correct, loss = score(predictor, test)
             metrics |= score_metrics(index, name, correct, loss)
     return Update({}, len(test), metrics)
+
+
+def _after(version: Version) -> Version:
+    return version[0], version[1] + 1

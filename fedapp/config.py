@@ -83,6 +83,9 @@ class RoundSettings(Section):
     min_replies: Share = about(
         "share of those asked that must answer; 0: 1.0 simulated, 0.5 on devices"
     )
+    retries: int = about(
+        "on devices: how often a round with too few replies is repeated", ge=0
+    )
     wait_seconds: float = about("how long to wait for clients to register", gt=0)
     reply_seconds: float = about("how long to wait for one reply", gt=0)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from fedapp.algorithm import Memory
+from fedapp.devices import EXAMPLE, OwnData, check_id, is_device
 from fedapp.versions import Version, Versions, owner_name
 
 
@@ -14,13 +15,14 @@ class Who:
     """What a node says of itself.
 
     ``name`` is its client id. ``clients`` is the size of a simulation, 0 on devices.
-    ``images`` is (channels, height, width, classes) of a device's own data, or empty.
+    ``data`` is what a device says of its own data, ``problem`` why it cannot take part.
     """
 
     name: str
     simulated: bool
     clients: int = 0
-    images: tuple[int, ...] = ()
+    data: OwnData | None = None
+    problem: str = ""
 
 
 def who_am_i(node: Mapping[str, bool | int | float | str]) -> Who:
@@ -34,18 +36,14 @@ def who_am_i(node: Mapping[str, bool | int | float | str]) -> Who:
     ValueError
         If the node config says neither.
     """
-    if "client-id" in node or "data-path" in node:
+    if is_device(node):
         name = str(node.get("client-id", node.get("partition-id", ""))).strip()
-        if not name or "/" in name or name.startswith("."):
-            raise ValueError(
-                f"client-id {name!r} in the node config: give each device a short id "
-                "of its own, without slashes"
-            )
+        check_id(name)
         return Who(name, simulated=False)
     if "partition-id" not in node:
         raise ValueError(
             "the node config has neither client-id nor partition-id; start the "
-            'SuperNode with --node-config \'client-id="a" data-path="/folder"\''
+            f"SuperNode with {EXAMPLE}"
         )
     return Who(
         str(node["partition-id"]),
@@ -62,6 +60,9 @@ class MemoryStore(Protocol):
 
     def save(self, version: Version, memory: Memory) -> None:
         """Remember ``memory`` as of ``version``."""
+
+    def drop(self, *, after: Version, before: Version) -> None:
+        """Forget what was written between two versions: no round holds it."""
 
 
 class FolderMemory:
@@ -86,3 +87,7 @@ class FolderMemory:
         """Remember ``memory`` as of ``version``."""
         self._versions.write(self._owner, version, memory)
         self._versions.prune(self._owner, commits=self._commits, running=version[0])
+
+    def drop(self, *, after: Version, before: Version) -> None:
+        """Forget what was written between two versions: no round holds it."""
+        self._versions.drop(self._owner, after=after, before=before)

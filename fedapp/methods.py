@@ -139,8 +139,6 @@ def check_settings(flat: Flat) -> Settings:
         parse_shift(settings.data.shift, settings.data.shift_groups)
     except ValueError as error:
         problems.append(str(error))
-    if settings.data.name == "custom" and not settings.data.path:
-        problems.append("data.path: the data set 'custom' needs a folder or a file")
     if problems:
         raise SettingsError("\n".join(problems))
     if method.plugin is not None:
@@ -149,6 +147,15 @@ def check_settings(flat: Flat) -> Settings:
     if settings.plugin.settings:
         raise SettingsError(f"plugin.settings: method {name!r} is not from a plug-in")
     return settings
+
+
+def check_for_simulation(settings: Settings) -> None:
+    """Raise SettingsError if settings can only be meant for devices."""
+    if settings.data.name == "custom" and not settings.data.path:
+        raise SettingsError(
+            "data.path: the data set 'custom' needs a folder or a file (devices have "
+            "their own)"
+        )
 
 
 def _unknown(

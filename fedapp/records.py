@@ -13,6 +13,7 @@ import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from fedapp.algorithm import Scalars, Update
+from fedapp.devices import OwnData
 from fedapp.memory import Who
 from fedapp.params import Params, Payload
 from fedapp.versions import Version
@@ -159,7 +160,9 @@ def who_reply(who: Who) -> RecordDict:
                     "client": who.name,
                     "simulated": who.simulated,
                     "clients": who.clients,
-                    "images": list(who.images),
+                    "images": list(who.data[:-1]) if who.data else [],
+                    "class-key": who.data.class_key if who.data else "",
+                    "problem": who.problem,
                 }
             )
         }
@@ -169,13 +172,20 @@ def who_reply(who: Who) -> RecordDict:
 def read_who(content: RecordDict) -> Who:
     """Return which client a node says it is."""
     record: Mapping[str, Any] = content.config_records.get("who") or {}
-    if not {"client", "simulated", "clients", "images"} <= record.keys():
+    wanted = ("client", "simulated", "clients", "images", "class-key", "problem")
+    if not {*wanted} <= record.keys():
         raise ValueError("it does not run this app: it did not say who it is")
+    data, sizes = None, [int(size) for size in record["images"]]
+    if sizes:
+        channels, height, width, classes = sizes
+        key = str(record["class-key"])
+        data = OwnData(channels, height, width, classes, key)
     return Who(
         name=str(record["client"]),
         simulated=bool(record["simulated"]),
         clients=int(record["clients"]),
-        images=tuple(int(size) for size in record["images"]),
+        data=data,
+        problem=str(record["problem"]),
     )
 
 
@@ -197,3 +207,7 @@ class ContextMemory:
             del self._state[part]
         for part, tree in memory.items():
             self._state[part] = to_record(tree)
+
+    def drop(self, *, after: Version, before: Version) -> None:
+        """Do nothing: there are no versions here."""
+        del after, before

@@ -16,12 +16,14 @@ from fedapp import records, watchdog
 from fedapp.config import Flat, Scalar, Settings, build
 from fedapp.data.clients import Manifest, make_manifest
 from fedapp.data.images import load_images
-from fedapp.exchange import Clients, RunStopped
+from fedapp.devices import IGNORED, agreed, run_key
+from fedapp.exchange import RunStopped
 from fedapp.files import sha256
 from fedapp.ledger import Ledger
 from fedapp.methods import check_settings, table
 from fedapp.models import ImageShape, state_of
 from fedapp.models import build as build_model
+from fedapp.registration import Clients
 from fedapp.report.build import try_report
 from fedapp.run_folder import RunFolder, check_same, read_config
 from fedapp.strategy import RoundStrategy
@@ -61,14 +63,11 @@ def main(grid: Grid, context: Context) -> None:
             error = str(problem)
         raise
     finally:
-        run.finish(status, error)
-        if settings.output.report and status != "interrupted":
-            folder.progress(stage="writing the report")
-            try_report(folder.path)
-        # Last of all: whoever waits for the run takes this for its end.
-        run.announce(status, error)
-        log.log(INFO, "Run folder: %s (%s)", folder.path, status)
-        folder.close()
+        try:
+            run.finish(status, error)
+        finally:
+            log.log(INFO, "Run folder: %s (%s)", folder.path, status)
+            folder.close()
 
 
 def open_folder(settings: Settings, flat: Flat) -> RunFolder:
@@ -116,7 +115,7 @@ class Run:
         )
         self.folder.progress(stage="preparing data")
         torch.set_num_threads(1)
-        cfg: dict[str, Scalar] = {"run-id": self.folder.path.name}
+        cfg: dict[str, Scalar] = {}
         groups: list[int] = []
         sizes: list[int] = []
         if clients.simulated:
@@ -130,7 +129,12 @@ class Run:
                 "manifest": sha256(manifest.to_json()),
             }
         else:
-            image, classes = _agreed_images(clients)
+            data = agreed({name: clients.data.get(name) for name in clients.names})
+            image = ImageShape(data.channels, data.height, data.width)
+            classes = data.classes
+            cfg["run-key"] = run_key(self.folder.path, clients.names, data)
+            log.log(INFO, "Devices: %s; each has %s", ", ".join(clients.names), data)
+            log.log(INFO, "They bring their data: %s are ignored", ", ".join(IGNORED))
         model = build_model(settings.model.name, image, classes, seed=settings.seed)
         self.strategy = self._strategy(clients, cfg, groups, sizes)
         self.ledger.spent("startup", self.ledger.started)
@@ -202,6 +206,8 @@ class Run:
             "num_clients": settings.data.clients,
             "unseen_clients": settings.data.unseen_clients,
             "min_replies": rounds.min_replies,
+            # Without versions of its memory a client cannot start a round anew.
+            "retries": 0 if settings.memory.store == "context" else rounds.retries,
             "wait_seconds": rounds.wait_seconds,
             "reply_seconds": rounds.reply_seconds,
             "groups": groups,
@@ -223,6 +229,17 @@ class Run:
             raise Interrupted("the process that started the run is gone")
 
     def finish(self, status: str, error: str) -> None:
+        """Save the results, write the report, and say that the run has ended.
+
+        The last comes last: whoever waits for the run takes it for its end.
+        """
+        self._save(status, error)
+        if self.settings.output.report and status != "interrupted":
+            self._say(stage="writing the report")
+            try_report(self.folder.path)
+        self._say(status=status, error=error or None, stage="")
+
+    def _save(self, status: str, error: str) -> None:
         """Save the tensors of the last whole round and the summary.
 
         What cannot be written is logged: it must not hide what ended the run.
@@ -238,12 +255,11 @@ class Run:
             if status == "completed":
                 raise
 
-    def announce(self, status: str, error: str) -> None:
-        """Say in progress.json that the run has ended."""
+    def _say(self, **news: Any) -> None:
         try:
-            self.folder.progress(status=status, error=error or None, stage="")
+            self.folder.progress(**news)
         except OSError as problem:
-            log.log(ERROR, "the end of the run could not be written: %s", problem)
+            log.log(ERROR, "progress.json could not be written: %s", problem)
 
     def _summary(self, status: str, error: str) -> dict[str, Any]:
         ending = {"status": status, "error": error or None}
@@ -264,17 +280,3 @@ class Run:
             ),
             "seconds": durations(self.ledger),
         }
-
-
-def _agreed_images(clients: Clients) -> tuple[ImageShape, int]:
-    """Return image shape and class count, which all devices must share."""
-    found = {name: clients.images.get(name, ()) for name in clients.names}
-    first = clients.names[0]
-    for name, images in found.items():
-        if images != found[first]:
-            raise RunStopped(
-                f"devices {first!r} and {name!r} have different data: (channels, "
-                f"height, width, classes) is {found[first]} and {images}"
-            )
-    channels, height, width, classes = found[first]
-    return ImageShape(channels, height, width), classes

@@ -7,12 +7,14 @@ overrides hooks that take values and return values; docs/design.md has the pictu
 import tempfile
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from logging import INFO, getLogger
+from functools import partial
+from logging import INFO, WARNING, getLogger
 from math import ceil
 from os import cpu_count
 from pathlib import Path
+from typing import TypeVar
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
 from flwr.serverapp import Grid
@@ -23,9 +25,10 @@ from fedapp import records
 from fedapp.algorithm import Scalars, Update
 from fedapp.bank import Bank
 from fedapp.checkpoint import Checkpoints, Commit
-from fedapp.exchange import Alive, Asked, Clients, RunStopped, exchange, report_of
+from fedapp.exchange import Alive, Asked, TooFewReplies, exchange, report_of
 from fedapp.ledger import EVALUATE, Ledger, Score, scores_of
 from fedapp.params import Params, Payload, num_bytes
+from fedapp.registration import Clients
 from fedapp.run_folder import RunFolder
 from fedapp.turn import (
     Expected,
@@ -36,9 +39,11 @@ from fedapp.turn import (
     sample_clients,
     specs_of,
 )
-from fedapp.versions import Versions
+from fedapp.versions import START, Version, Versions
 
 log = getLogger("flwr")
+
+T = TypeVar("T")
 
 IN_FLIGHT = 256 * 2**20
 """Bytes of messages under way at a time, unless workers need more to keep busy."""
@@ -61,7 +66,8 @@ class RoundStrategy(Strategy):
 
     ``num_clients`` counts all clients (0: whoever registers); the last
     ``unseen_clients`` of them never train. ``min_replies`` is the share of those asked
-    that must give a valid reply (0: all in simulation, half on devices). ``groups`` has
+    that must give a valid reply (0: all in simulation, half on devices); on devices a
+    phase with fewer is repeated with its round up to ``retries`` times. ``groups`` has
     each client's latent group, for diagnostics, and ``sizes`` its example count, where
     that is known: larger clients are asked first. ``cfg`` is sent with every message.
     With a ``folder``, every ``checkpoint_every``-th round is committed to disk, and a
@@ -75,6 +81,7 @@ class RoundStrategy(Strategy):
     num_clients: int = 0
     unseen_clients: int = 0
     min_replies: float = 0.0
+    retries: int = 0
     wait_seconds: float = 60.0
     reply_seconds: float = 3600.0
     groups: Sequence[int] = ()
@@ -93,6 +100,8 @@ class RoundStrategy(Strategy):
         self.rounds = 0
         self._long = False
         self._asked: list[Task] = []
+        self.held: dict[int, Version] = {}
+        """The version of each client's memory that goes with the last whole round."""
         self.ledger.folder = self.folder
         if self.folder is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="fedapp-bank-")
@@ -182,11 +191,13 @@ class RoundStrategy(Strategy):
             self._set_up(grid, records.to_params(initial_arrays), num_rounds)
             for round_ in range(self.round + 1, num_rounds + 1):
                 mark = time.monotonic()
-                self._train(grid, round_, records.to_scalars(train_config))
+                config = records.to_scalars(train_config)
+                self._insist(grid, partial(self._train, grid, round_, config))
                 mark = self.ledger.spent("train", mark)
                 if round_ % self.evaluate_every == 0 or round_ == num_rounds:
                     sent = records.to_scalars(evaluate_config)
-                    found = records.to_metrics(self._evaluate(grid, round_, sent))
+                    scoring = partial(self._evaluate, grid, round_, sent)
+                    found = records.to_metrics(self._insist(grid, scoring))
                     result.evaluate_metrics_clientapp[round_] = found
                     self.ledger.spent("evaluate", mark)
                 self._commit(round_)
@@ -223,6 +234,7 @@ class RoundStrategy(Strategy):
         Versions(self.folder.path / "memory").forget(after=done)
         if commit is not None:
             self.params, self.state, self.round = commit.params, commit.state, done
+            self.held = dict(commit.held)
             self.ledger.restore(commit.books)
             log.log(INFO, "going on after round %s", done)
 
@@ -238,6 +250,7 @@ class RoundStrategy(Strategy):
                 params=self.params,
                 state=self.state,
                 bank=self.bank.rounds,
+                held=self.held,
                 tables=self.folder.tables(),
                 books=self.ledger.books(),
             )
@@ -248,9 +261,23 @@ class RoundStrategy(Strategy):
         for owner in memory.owners():
             memory.prune(owner, commits=commits, running=round_ + 1)
 
+    def _insist(self, grid: Grid, what: Callable[[], T]) -> T:
+        """Return what ``what`` does; on devices, repeat it if too few replied."""
+        left = 0 if self.clients.simulated else self.retries
+        while True:
+            try:
+                return what()
+            except TooFewReplies as error:
+                if left == 0:
+                    raise
+                log.log(WARNING, "%s\nIt is repeated (rounds.retries: %s)", error, left)
+            left -= 1
+            self.clients.await_back(grid, seconds=self.wait_seconds, alive=self.alive)
+
     def _train(self, grid: Grid, round_: int, config: Scalars) -> None:
         """Run the phases of a round; nothing of it counts unless all succeed."""
-        params, state, trained = self.params, self.state, set[int]()
+        params, state, held = self.params, self.state, dict(self.held)
+        trained = set[int]()
         self.bank.discard()
         first = self._turn(round_, "", 0)
         for step, phase in enumerate(self.phases(first)):
@@ -258,18 +285,21 @@ class RoundStrategy(Strategy):
             log.log(INFO, "[round %s of %s] %s", round_, self.rounds, phase)
             self.clients.refresh(grid, alive=self.alive)
             tasks = self.tasks(params, state, turn)
-            asks = self._messages(tasks, turn, MessageType.TRAIN, config)
+            asks = self._messages(tasks, turn, MessageType.TRAIN, config, held)
             answers = self._exchange(grid, asks, turn, len(first.sampled))
-            expected = self.expects(params, state, turn)
-            valid = self._valid(answers, turn, expected, state, trained)
+            expected, took_part = self.expects(params, state, turn), set[int]()
+            valid = self._valid(answers, turn, expected, state, took_part)
             params, state = self.update(params, state, valid, turn)
             # A method may stop early; what is wrong with the rest must still be seen.
             for _ in valid:
                 pass
+            trained |= took_part
+            held |= dict.fromkeys(took_part, (round_, step))
             spent = time.monotonic() - mark
             self._long = spent > LONG
             self.ledger.took(turn, None, spent)
         self.params, self.state, self.round = params, state, round_
+        self.held = held
         self.ledger.last_trained |= dict.fromkeys(trained, round_)
         self.bank.commit(round_, commits=self._commits())
 
@@ -278,7 +308,7 @@ class RoundStrategy(Strategy):
         turn, mark = self._turn(round_, EVALUATE, 0), time.monotonic()
         self.clients.refresh(grid, alive=self.alive)
         asks = self._messages(
-            self._evaluations(turn), turn, MessageType.EVALUATE, config
+            self._evaluations(turn), turn, MessageType.EVALUATE, config, self.held
         )
         answers = self._exchange(grid, asks, turn, self.num_clients)
         scores: list[Score] = []
@@ -328,9 +358,17 @@ class RoundStrategy(Strategy):
         )
 
     def _messages(
-        self, tasks: Iterable[Task], turn: Turn, kind: str, config: Scalars
+        self,
+        tasks: Iterable[Task],
+        turn: Turn,
+        kind: str,
+        config: Scalars,
+        held: Mapping[int, Version],
     ) -> Iterator[Asked]:
-        """Yield each task with its message, made when it is asked for."""
+        """Yield each task with its message, made when it is asked for.
+
+        It says which version of its memory the client is to start from.
+        """
         packer = records.Packer()
         cfg = {**self.cfg, "phase": turn.phase, "round": turn.round, "step": turn.step}
         cfg["commits"] = " ".join(str(round_) for round_ in self._commits())
@@ -341,8 +379,10 @@ class RoundStrategy(Strategy):
                 continue
             scalars = {**config, **task.scalars}
             self.ledger.sent("down", turn, task.payload, scalars)
+            start = held.get(task.client, START)
+            own = {"client": task.client, "held-round": start[0], "held-step": start[1]}
             content = records.request(
-                packer.pack(task.payload), {**cfg, "client": task.client}, scalars
+                packer.pack(task.payload), {**cfg, **own}, scalars
             )
             yield task, Message(content, node, kind, group_id=str(turn.round))
 
@@ -377,7 +417,7 @@ class RoundStrategy(Strategy):
 
         Raises
         ------
-        RunStopped
+        TooFewReplies
             After the last reply, if too few were valid.
         """
         asked = valid = 0
@@ -406,7 +446,7 @@ class RoundStrategy(Strategy):
         needed = min(asked, max(1, ceil(share * asked - 1e-9)))
         if valid < needed:
             more = "" if len(causes) <= 5 else f"\n  and {len(causes) - 5} more"
-            raise RunStopped(
+            raise TooFewReplies(
                 f"round {turn.round}, phase {turn.phase}: {valid} of {asked} clients "
                 f"gave a valid reply, {needed} are needed (rounds.min-replies = "
                 f"{share:g}). What went wrong:\n  " + "\n  ".join(causes[:5]) + more
@@ -437,9 +477,8 @@ class RoundStrategy(Strategy):
         self.clients.refresh(grid, alive=self.alive)
         turn = self._turn(server_round, "train", 0)
         tasks = self.tasks(self.params, self.state, turn)
-        asks = self._messages(
-            tasks, turn, MessageType.TRAIN, records.to_scalars(config)
-        )
+        sent = records.to_scalars(config)
+        asks = self._messages(tasks, turn, MessageType.TRAIN, sent, self.held)
         return self._asking(asks)
 
     def aggregate_train(
@@ -452,6 +491,7 @@ class RoundStrategy(Strategy):
         valid = self._valid(answers, turn, expected, self.state, trained)
         self.params, self.state = self.update(self.params, self.state, valid, turn)
         self.round = server_round
+        self.held |= dict.fromkeys(trained, (server_round, 0))
         self.ledger.last_trained |= dict.fromkeys(trained, server_round)
         self.bank.commit(server_round)
         return records.to_record(self.params), None
@@ -462,7 +502,8 @@ class RoundStrategy(Strategy):
         """Return one message to every client."""
         turn = self._turn(server_round, EVALUATE, 0)
         sent = records.to_scalars(config)
-        asks = self._messages(self._evaluations(turn), turn, MessageType.EVALUATE, sent)
+        tasks = self._evaluations(turn)
+        asks = self._messages(tasks, turn, MessageType.EVALUATE, sent, self.held)
         return self._asking(asks)
 
     def _asking(self, asks: Iterable[Asked]) -> list[Message]:

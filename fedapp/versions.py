@@ -61,6 +61,12 @@ class Versions:
                 if version[0] > after:
                     self._path(owner, version).unlink(missing_ok=True)
 
+    def drop(self, owner: str, *, after: Version, before: Version) -> None:
+        """Delete the versions of ``owner`` between two others."""
+        for version in self._versions(owner):
+            if after < version < before:
+                self._path(owner, version).unlink(missing_ok=True)
+
     def _path(self, owner: str, version: Version) -> Path:
         return self.folder / owner / f"r{version[0]:06}-{version[1]:02}.safetensors"
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from fedapp.algorithm import LocalTask, Scalars
-from fedapp.config import Scalar, Settings
+from fedapp.config import DataSettings, Scalar, Settings
 from fedapp.data.clients import (
     ClientCache,
     ClientData,
@@ -19,6 +19,7 @@ from fedapp.data.clients import (
 )
 from fedapp.data.images import ImageSet, load_images, open_cached
 from fedapp.data.samples import Samples
+from fedapp.devices import data_path
 from fedapp.files import sha256
 from fedapp.memory import Who
 from fedapp.methods import check_settings
@@ -82,7 +83,13 @@ def scratch_model(
 
 @functools.lru_cache(maxsize=2)
 def _manifest(run_dir: str, digest: str) -> Manifest:
-    text = (Path(run_dir) / "manifest.json").read_text("utf-8")
+    try:
+        text = (Path(run_dir) / "manifest.json").read_text("utf-8")
+    except FileNotFoundError:
+        raise ValueError(
+            f"{run_dir}/manifest.json is not on this machine: a node without client-id "
+            "and data-path takes part as in a simulation, beside the server's files"
+        ) from None
     if sha256(text) != digest:
         raise ValueError(f"{run_dir}/manifest.json has changed since the run began")
     return Manifest.from_json(text)
@@ -94,9 +101,8 @@ def _images(cache: str, key: str) -> ImageSet:
 
 
 @functools.lru_cache(maxsize=1)
-def device_images(settings: Settings, path: str) -> ImageSet:
+def device_images(data: DataSettings, path: str) -> ImageSet:
     """Return a device's own images, at the ``data-path`` of its node config."""
-    data = settings.data
     return load_images(
         data.name,
         path=path,
@@ -116,7 +122,7 @@ def _simulated_data(cfg: Scalars, client: int) -> tuple[ClientData, ImageShape, 
 
 
 def _device_data(settings: Settings, path: str) -> tuple[ClientData, ImageShape, int]:
-    images, data = device_images(settings, path), settings.data
+    images, data = device_images(settings.data, path), settings.data
     found = CACHE.get(
         (images.key, settings.seed),
         lambda: local_samples(
@@ -142,7 +148,7 @@ def build_task(
     if who.simulated:
         data, image, classes = _simulated_data(cfg, client)
     else:
-        data, image, classes = _device_data(settings, str(node["data-path"]))
+        data, image, classes = _device_data(settings, data_path(node, who.name))
     device = device_of(settings)
     model, initial = scratch_model(
         settings.model.name, image, classes, settings.seed, device
@@ -167,8 +173,3 @@ def build_task(
         bfloat16=local.precision == "bfloat16" and device.type == "cuda",
     )
     return task, data.test.to(device)
-
-
-def describe_images(images: ImageSet) -> tuple[int, ...]:
-    """Return channels, height, width and classes."""
-    return (*images.images.shape[1:], images.classes)

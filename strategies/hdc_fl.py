@@ -7,6 +7,7 @@ for evaluation and deployment only. The server sees the clients' heads.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from logging import INFO, getLogger
 from typing import Annotated, Literal
 
 import numpy as np
@@ -27,6 +28,8 @@ from fedapp.refresh import MIN_CLIENTS, Groups, Refresh, refresh
 from fedapp.stability import Gate, Snapshot, Thresholds, agreement
 from fedapp.strategy import RoundStrategy
 from fedapp.turn import Expected, State, Task, Turn, specs_of
+
+log = getLogger("flwr")
 
 
 @dataclass(kw_only=True)
@@ -153,6 +156,14 @@ class HdcFl(RoundStrategy):
     def _refresh(self, state: State, turn: Turn) -> State:
         clients = turn.bank.clients(fresh=True)
         if len(clients) < MIN_CLIENTS:
+            log.log(
+                INFO,
+                "[round %s] no groups: %s clients have sent a head, grouping takes %s; "
+                "all are given the shared encoder",
+                turn.round,
+                len(clients),
+                MIN_CLIENTS,
+            )
             return {**state, "gate": gate_tensors(Gate(active=gate_of(state).active))}
         groups = groups_of(state)
         previous = groups.lasting() if groups is not None else {}

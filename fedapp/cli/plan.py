@@ -25,8 +25,11 @@ def make_plan(words: Sequence[str]) -> Plan:
     SettingsError
         A setting is wrong, or the run folder exists.
     """
+    # Not at the top: both import torch.
+    from fedapp.methods import check_for_simulation
+
     settings, overrides = read_words(words)
-    # Not at the top: it imports torch. So has the check of the settings by now.
+    check_for_simulation(settings)
     from fedapp.run_folder import taken
 
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")

@@ -36,7 +36,7 @@ class Decoded:
     labels: NDArray[np.int64]
     owners: NDArray[np.int64] | None
     official_test: NDArray[np.bool_]
-    classes: int
+    names: tuple[str, ...]
 
 
 def stack(images: Iterable[tuple[bytes | None, str]], count: int) -> NDArray[np.uint8]:
@@ -78,31 +78,33 @@ def _pixels(data: bytes | None, where: str) -> NDArray[np.uint8]:
 def number(
     values: Sequence[int | str],
     where: str,
-    known: int | None = None,
-) -> tuple[NDArray[np.int64], int]:
-    """Return labels as integers, and the number of classes.
+    known: Sequence[str] = (),
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Return labels as integers, and the names of the classes.
 
-    Text is numbered in sorted order. Integers stay; without a ``known`` number of
-    classes there is one more than the largest. ``where`` starts error messages.
+    Text is numbered in sorted order, ``known`` names included. Integers stay: they
+    number the ``known`` names; without those, classes run to the largest and are named
+    by their numbers. ``where`` starts error messages.
     """
     if all(isinstance(value, str) for value in values):
-        codes = {name: code for code, name in enumerate(sorted({*map(str, values)}))}
-        return np.array([codes[str(value)] for value in values], np.int64), len(codes)
+        names = tuple(sorted({*map(str, values), *known}))
+        codes = {name: code for code, name in enumerate(names)}
+        return np.array([codes[str(value)] for value in values], np.int64), names
     if any(isinstance(value, str) for value in values):
         raise ValueError(
             f"{where}labels are partly text, partly integers; use one kind"
         )
     labels = np.array(values, dtype=np.int64)
-    classes = known or int(labels.max()) + 1
+    classes = len(known) or int(labels.max()) + 1
     wrong = np.flatnonzero((labels < 0) | (labels >= classes))
     if len(wrong):
         raise ValueError(
             f"{where}sample {wrong[0]} has label {labels[wrong[0]]}, outside 0.."
             f"{classes - 1}; number classes from 0"
         )
-    if known is None and classes > len(labels):
+    if not known and classes > len(labels):
         raise ValueError(
             f"{where}labels run to {classes - 1} with only {len(labels)} samples; "
             "number classes from 0 without gaps"
         )
-    return labels, classes
+    return labels, tuple(known) or tuple(map(str, range(classes)))

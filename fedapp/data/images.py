@@ -11,7 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedapp.data.decoded import Columns, Decoded
-from fedapp.data.readers import READER, content_hash, decode, find_sources
+from fedapp.data.readers import (
+    READER,
+    class_folders,
+    content_hash,
+    decode,
+    find_sources,
+)
 
 ABOUT = "about.json"
 
@@ -23,7 +29,8 @@ class ImageSet:
     ``images`` are uint8 (N, C, H, W); ``labels`` int64 (N,), ``0..classes - 1``;
     ``owners`` the number of each sample's natural client, negative for none;
     ``official_test`` marks samples of the official test split. ``mean`` and ``std``
-    are public constants per channel for pixels in 0..1. ``key`` names the contents.
+    are public constants per channel for pixels in 0..1. ``key`` names the contents,
+    ``names`` the classes in the order of their numbers.
     """
 
     images: NDArray[np.uint8]
@@ -34,6 +41,7 @@ class ImageSet:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     key: str
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -104,7 +112,7 @@ def load_images(
     if name not in DATASETS:
         raise ValueError(f"data.name = {name!r}; use one of {', '.join(DATASETS)}")
     row = DATASETS[name]
-    if name == "digits":
+    if name == "digits" and not path:
         return _load_digits(row, cache)
     if not path and not row.hub:
         raise ValueError(f"data.name = {name!r} needs data.path")
@@ -120,9 +128,10 @@ def load_images(
             f"data.client-column = {client_column!r} needs parquet files; "
             f"{folder} has no columns"
         )
-    key = _key(name, columns, content_hash(sources))
+    classes = class_folders(folder) if sources[0].label else ()
+    key = _key(name, columns, content_hash(sources, classes))
     if not _is_whole(cache / key):
-        _store(cache / key, decode(sources, columns), row)
+        _store(cache / key, decode(sources, columns, classes), row)
     return open_cached(cache, key)
 
 
@@ -147,6 +156,7 @@ def open_cached(cache: Path, key: str) -> ImageSet:
         mean=tuple(about["mean"]),
         std=tuple(about["std"]),
         key=key,
+        names=tuple(about["names"]),
     )
 
 
@@ -160,7 +170,8 @@ def _load_digits(row: Dataset, cache: Path) -> ImageSet:
     key = _key("digits", row.columns, contents.hexdigest())
     if not _is_whole(cache / key):
         nobody = np.zeros(len(labels), np.bool_)
-        _store(cache / key, Decoded(images, labels, None, nobody, 10), row)
+        names = tuple(map(str, bunch.target_names))
+        _store(cache / key, Decoded(images, labels, None, nobody, names), row)
     return open_cached(cache, key)
 
 
@@ -212,7 +223,8 @@ def _store(folder: Path, decoded: Decoded, row: Dataset) -> None:
             for name, array in arrays.items():
                 np.save(Path(own) / name, array)
             about = {
-                "classes": decoded.classes,
+                "classes": len(decoded.names),
+                "names": decoded.names,
                 "mean": _for_channels(row.mean, channels),
                 "std": _for_channels(row.std, channels),
                 "shape": decoded.images.shape,

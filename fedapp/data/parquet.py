@@ -1,7 +1,7 @@
 """Decode image data sets in the hub's parquet layout."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -70,7 +70,7 @@ def _holds_images(kind: pa.DataType) -> bool:
 
 def _number_tables(
     sources: list[Source], tables: list[pa.Table], columns: Columns
-) -> tuple[NDArray[np.int64], int]:
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     values: list[int | str] = []
     for source, table in zip(sources, tables, strict=True):
         column = table[columns.label].to_pylist()
@@ -82,14 +82,22 @@ def _number_tables(
                     "data.label-column to the one that holds classes"
                 )
         values += column
-    known = class_count(tables[0].schema, columns.label)
-    return number(values, f"column {columns.label!r} of {sources[0].file}: ", known)
+    where = f"column {columns.label!r} of {sources[0].file}: "
+    return number_labels(values, where, tables[0].schema, columns.label)
 
 
-def class_count(schema: pa.Schema, label: str) -> int | None:
-    """Return how many classes the Hugging Face description of a column names."""
+def number_labels(
+    values: Sequence[int | str], where: str, schema: pa.Schema, label: str
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Return labels as integers and class names, as far as the file names them."""
+    known = _class_names(schema, label)
+    return number(values, where, () if values and isinstance(values[0], str) else known)
+
+
+def _class_names(schema: pa.Schema, label: str) -> tuple[str, ...]:
+    """Return the class names in the Hugging Face description of a column, if any."""
     try:
         about = json.loads((schema.metadata or {})[b"huggingface"])
-        return len(about["info"]["features"][label]["names"])
+        return tuple(map(str, about["info"]["features"][label]["names"]))
     except (KeyError, TypeError, ValueError):
-        return None
+        return ()

@@ -1,8 +1,9 @@
 """Find the files of a data set, and decode them: parquet, image folders, .npz."""
 
 import hashlib
+import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from fedapp.data.decoded import Columns, Decoded, Source, number, stack
 from fedapp.data.parquet import decode_parquet
 
-READER = 1
+READER = 2
 """Raise when the same files decode to something else: caches are built anew."""
 
 SPLITS = {"train": False, "validation": False, "valid": False, "val": False}
@@ -55,18 +56,28 @@ def _shards(folder: Path) -> list[Source]:
 
 
 def _folders(root: Path) -> Iterator[Source]:
+    for test, folder in _classes(root):
+        for file in folder.iterdir():
+            if file.suffix.lower() in IMAGES:
+                yield Source(file, test, folder.name)
+
+
+def _classes(root: Path) -> Iterator[tuple[bool, Path]]:
     splits = {name: test for name, test in SPLITS.items() if (root / name).is_dir()}
     for name, test in (splits or {"": False}).items():
         for folder in (root / name).iterdir():
             if folder.is_dir() and not folder.name.startswith("."):
-                for file in folder.iterdir():
-                    if file.suffix.lower() in IMAGES:
-                        yield Source(file, test, folder.name)
+                yield test, folder
 
 
-def content_hash(sources: Iterable[Source]) -> str:
+def class_folders(path: Path) -> tuple[str, ...]:
+    """Return the names of the class folders at ``path``, those without images too."""
+    return tuple(sorted({folder.name for _, folder in _classes(path)}))
+
+
+def content_hash(sources: Iterable[Source], classes: Iterable[str] = ()) -> str:
     """Return a hash of contents and roles; where the files lie does not matter."""
-    total = hashlib.blake2b(digest_size=16)
+    total = hashlib.blake2b(json.dumps([*classes]).encode(), digest_size=16)
     for source in sources:
         try:
             with source.file.open("rb") as file:
@@ -77,21 +88,24 @@ def content_hash(sources: Iterable[Source]) -> str:
     return total.hexdigest()
 
 
-def decode(sources: list[Source], columns: Columns) -> Decoded:
+def decode(
+    sources: list[Source], columns: Columns, classes: Sequence[str] = ()
+) -> Decoded:
     """Read every sample; all of one size, grey or colour.
 
     One colour image makes the set a colour set: grey images are repeated in three
-    channels. Text labels are numbered in sorted order.
+    channels. Text labels are numbered in sorted order; ``classes`` of class folders
+    count without an image, so that who has none of a class numbers the others alike.
     """
     if sources[0].file.suffix == ".npz":
         return _decode_npz(sources[0].file)
     if sources[0].label is None:
         return decode_parquet(sources, columns)
     names = [source.label or "" for source in sources]
-    labels, classes = number(names, "data.path: ")
+    labels, found = number(names, "data.path: ", classes)
     images = ((_read(s.file), str(s.file)) for s in sources)
     flags = np.array([source.test for source in sources])
-    return Decoded(stack(images, len(sources)), labels, None, flags, classes)
+    return Decoded(stack(images, len(sources)), labels, None, flags, found)
 
 
 def _read(file: Path) -> bytes:
@@ -126,9 +140,9 @@ def _decode_npz(file: Path) -> Decoded:
             f"{file}: {len(values)} labels of type {values.dtype} for {len(images)} "
             "images; need one integer or text for each"
         )
-    labels, classes = number(values.tolist(), f"{file}: ")
+    labels, names = number(values.tolist(), f"{file}: ")
     flags = np.repeat([x == "x_test" for x, _ in pairs], [len(y) for y in drawn])
-    return Decoded(images, labels, None, flags, classes)
+    return Decoded(images, labels, None, flags, names)
 
 
 def _channels_first(images: NDArray[np.uint8], where: str) -> NDArray[np.uint8]:

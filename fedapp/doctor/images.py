@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedapp.config import DataSettings
-from fedapp.data.decoded import Columns, Source, number, stack
+from fedapp.data.decoded import Columns, Source, stack
 from fedapp.data.images import DATASETS
-from fedapp.data.parquet import class_count
+from fedapp.data.parquet import number_labels
 from fedapp.data.readers import decode, find_sources
 from fedapp.doctor.finding import Finding
 from fedapp.models import ImageShape
@@ -56,7 +56,7 @@ def look(data: DataSettings, cache: Path) -> Look | None:
     decoded = decode(sources, columns)
     shape = ImageShape(*decoded.images.shape[1:])
     test = int(decoded.official_test.sum())
-    return Look(len(decoded.labels), test, shape, decoded.classes)
+    return Look(len(decoded.labels), test, shape, len(decoded.names))
 
 
 def _look_at_folders(sources: list[Source]) -> Look:
@@ -74,13 +74,13 @@ def _look_at_folders(sources: list[Source]) -> Look:
 def _look_at_parquet(sources: list[Source], columns: Columns) -> Look:
     rows = {source: _rows(source.file, columns) for source in sources}
     where = f"column {columns.label!r} of {sources[0].file}: "
-    known = class_count(pq.read_schema(sources[0].file), columns.label)
+    schema = pq.read_schema(sources[0].file)
     labels = [v for s in sources for v in _labels(s.file, columns.label)]
-    _, classes = number(labels, where, known)
+    _, names = number_labels(labels, where, schema, columns.label)
     first = _first_image(sources[0].file, columns.image)
     test = sum(count for source, count in rows.items() if source.test)
     image = _shape(first, f"{sources[0].file}, row 0")
-    return Look(sum(rows.values()), test, image, classes)
+    return Look(sum(rows.values()), test, image, len(names))
 
 
 def _rows(file: Path, columns: Columns) -> int:

@@ -3,8 +3,11 @@
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 Progress = Mapping[str, Any]
 OnPoll = Callable[[Progress], None]
@@ -42,16 +45,20 @@ def ask_to_stop(run_dir: Path) -> None:
 
 
 def settle(run_dir: Path, *, status: str, error: str) -> None:
-    """Write ``status`` where the server app had no time to write a final one."""
+    """Write ``status`` where the server app had no time to write a final one.
+
+    A folder in which another process works, which has resumed the run, is left alone.
+    """
     if not run_dir.is_dir():
         return
-    (run_dir / "stop").unlink(missing_ok=True)
-    for name in ("summary.json", "progress.json"):
-        found = read_json(run_dir / name)
-        if found.get("status") not in FINAL:
-            from fedapp.files import write_json  # imports torch, a second
+    with suppress(Timeout), FileLock(run_dir / "lock", timeout=0):
+        (run_dir / "stop").unlink(missing_ok=True)
+        for name in ("summary.json", "progress.json"):
+            found = read_json(run_dir / name)
+            if found.get("status") not in FINAL:
+                from fedapp.files import write_json  # imports torch, a second
 
-            write_json(run_dir / name, {**found, "status": status, "error": error})
+                write_json(run_dir / name, {**found, "status": status, "error": error})
 
 
 def log_file(run_dir: Path) -> Path:

@@ -105,3 +105,20 @@ def test_restoring_nothing_drops_everything(bank, tmp_path):
     bank.restore({}, committed=0)
     assert bank.clients(fresh=True) == []
     assert list((tmp_path / "bank").rglob("*.safetensors")) == []
+
+
+def test_what_a_stopped_round_wrote_pushes_out_no_row_in_force(tmp_path):
+    bank = Bank(tmp_path)
+    for round_, keep in [(1, True), (2, False), (3, False)]:
+        payload = {"m": {"w": torch.tensor([float(round_)])}}
+        bank.write(0, payload, num_examples=1, round=round_)
+        if keep:
+            bank.commit(round_)
+        else:
+            bank.discard()
+    bank.write(0, payload, num_examples=1, round=4)
+    assert bank.read(0).part("m")["w"].item() == 1.0
+    assert [file.name for file in sorted(tmp_path.rglob("*.safetensors"))] == [
+        "r000001-00.safetensors",
+        "r000004-00.safetensors",
+    ]

@@ -17,6 +17,7 @@ def commit(round_: int) -> Commit:
         params={"w": torch.tensor([float(round_)])},
         state={"gate": {"active": torch.tensor(True), "n": torch.tensor(3)}},
         bank={0: 1, 12: round_},
+        held={0: (1, 0), 12: (round_, 2)},
         tables={"metrics.csv": 100 + round_},
         books={"traffic": {"train_up_bytes": 7}},
     )
@@ -30,6 +31,7 @@ def test_a_commit_comes_back_as_it_was(checkpoints):
     assert bool(found.state["gate"]["active"])
     assert found.state["gate"]["n"].dtype == torch.int64
     assert (found.bank, found.tables) == ({0: 1, 12: 4}, {"metrics.csv": 104})
+    assert found.held == {0: (1, 0), 12: (4, 2)}
     assert found.books == {"traffic": {"train_up_bytes": 7}}
 
 

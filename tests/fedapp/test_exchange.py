@@ -1,66 +1,14 @@
-import itertools
 import time
 
 import pytest
-from flwr.app import ConfigRecord, Error, Message, MessageType, RecordDict
+from flwr.app import Message, MessageType, RecordDict
+from post import Post, nothing
 
-from fedapp import records
-from fedapp.exchange import Clients, RunStopped, exchange, report_of
+from fedapp.exchange import RunStopped, exchange, report_of
 from fedapp.inline import InlineGrid
-from fedapp.memory import Who
 from fedapp.turn import Task
 
 pytestmark = pytest.mark.usefixtures("inside_a_run")
-
-
-def nothing():
-    pass
-
-
-class Post:
-    """A grid that answers one message a pull: ``pick`` chooses among the ids asked."""
-
-    def __init__(self, pick=lambda ids: ids[:1]):
-        self.pick, self.waiting, self.pushed = pick, {}, []
-        self._ids = itertools.count()
-
-    def push_messages(self, messages):
-        ids = []
-        for message in messages:
-            message.metadata.__dict__["_message_id"] = f"m{next(self._ids)}"
-            self.waiting[message.metadata.message_id] = message
-            self.pushed.append(message.metadata.dst_node_id)
-            ids.append(message.metadata.message_id)
-        return ids
-
-    def pull_messages(self, ids):
-        here = [i for i in ids if i in self.waiting]
-        return [self.answer(self.waiting.pop(i)) for i in self.pick(here)]
-
-    def answer(self, message):
-        node = message.metadata.dst_node_id
-        content = RecordDict({"from": ConfigRecord({"node": node})})
-        return Message(content, reply_to=message)
-
-
-class Nodes(Post):
-    """A grid whose nodes say who they are; None: the node fails."""
-
-    def __init__(self, **names):
-        super().__init__()
-        self.who = {
-            int(node[1:]): None if name is None else Who(name, simulated=False)
-            for node, name in names.items()
-        }
-
-    def get_node_ids(self):
-        return list(self.who)
-
-    def answer(self, message):
-        who = self.who[message.metadata.dst_node_id]
-        if who is None:
-            return Message(Error(code=0, reason="boom"), reply_to=message)
-        return Message(records.who_reply(who), reply_to=message)
 
 
 def asks(*nodes):
@@ -140,125 +88,6 @@ def test_whoever_watches_may_stop_the_waiting():
 
     with pytest.raises(RunStopped, match="enough"):
         list(answers(Post(lambda ids: []), asks(11), alive=stop))
-
-
-def gather(grid, count, *, seconds=0.0, alive=nothing):
-    clients = Clients()
-    clients.await_all(grid, count, seconds=seconds, alive=alive)
-    return clients
-
-
-def test_clients_are_numbered_by_name_in_natural_order():
-    clients = gather(Nodes(n7="10", n8="b", n9="2", n6="a"), 4)
-    assert clients.names == ["2", "10", "a", "b"]
-    assert clients.nodes == {0: 9, 1: 7, 2: 6, 3: 8}
-
-
-def test_zero_clients_means_whoever_is_there():
-    assert gather(Nodes(n7="a", n8="b"), 0).names == ["a", "b"]
-
-
-def test_too_few_devices_are_named_with_both_numbers_and_the_options():
-    with pytest.raises(RunStopped, match=r"2 clients .* data\.clients = 3") as caught:
-        gather(Nodes(n7="a", n8="b"), 3)
-    assert "rounds.wait-seconds" in str(caught.value)
-
-
-@pytest.mark.parametrize("announced", [2, 5])
-def test_a_simulation_of_another_size_is_refused_without_waiting(announced):
-    grid = Nodes(n7="0", n8="1")
-    grid.who = {n: Who(w.name, True, announced) for n, w in grid.who.items()}
-    with pytest.raises(RunStopped) as caught:
-        gather(grid, 3, seconds=1000)
-    assert f"{announced} clients are there, but data.clients = 3" in str(caught.value)
-    assert '--federation-config "num-supernodes=3 ' in str(caught.value)
-
-
-def test_too_many_devices_are_refused_without_waiting():
-    with pytest.raises(RunStopped, match=r"3 clients .* data\.clients = 2"):
-        gather(Nodes(n7="a", n8="b", n9="c"), 2, seconds=1000)
-
-
-def test_two_nodes_with_one_id_are_refused_by_name():
-    with pytest.raises(RunStopped, match="two nodes say they are client 'b'"):
-        gather(Nodes(n7="a", n8="b", n9="b"), 3)
-
-
-def test_clients_that_come_late_are_waited_for():
-    grid = Nodes(n7="a")
-
-    def later():
-        grid.who[8] = Who("b", simulated=False)
-
-    assert gather(grid, 2, seconds=60, alive=later).names == ["a", "b"]
-
-
-def test_a_node_that_fails_is_no_client_and_is_asked_again():
-    grid = Nodes(n7="a", n8=None)
-
-    def recover():
-        if not grid.waiting:
-            grid.who[8] = Who("b", simulated=False)
-
-    clients = gather(grid, 2, seconds=60, alive=recover)
-    assert (clients.names, clients.strangers) == (["a", "b"], {})
-    assert grid.pushed == [7, 8, 8]
-
-
-def test_nodes_that_did_not_say_who_they_are_are_named_if_clients_are_missing():
-    class Stranger(Nodes):
-        def answer(self, message):
-            if message.metadata.dst_node_id == 9:
-                return Message(RecordDict(), reply_to=message)
-            return super().answer(message)
-
-    with pytest.raises(RunStopped, match=r"^1 clients are there") as caught:
-        gather(Stranger(n7="a", n8=None, n9="c"), 3)
-    assert "node 8: Flower reports: boom" in str(caught.value)
-    assert "node 9: it does not run this app" in str(caught.value)
-
-
-def test_what_devices_say_of_their_images_is_kept_by_name():
-    grid = Nodes(n7="a", n8="b")
-    grid.who[7] = Who("a", simulated=False, images=(1, 8, 8, 10))
-    assert gather(grid, 2).images == {"a": (1, 8, 8, 10)}
-
-
-def test_a_node_that_restarts_under_a_new_id_is_the_same_client():
-    grid = Nodes(n7="a", n8="b")
-    clients = gather(grid, 2)
-    grid.who[9] = grid.who.pop(7)
-    clients.refresh(grid, seconds=5, alive=nothing)
-    assert clients.nodes == {0: 9, 1: 8}
-    assert grid.pushed == [7, 8, 9]
-
-
-def test_a_node_that_restarts_before_the_old_one_is_gone_is_the_same_client():
-    grid = Nodes(n7="a", n8="b")
-    clients = gather(grid, 2)
-    grid.who[5] = grid.who[7]
-    clients.refresh(grid, seconds=5, alive=nothing)
-    assert clients.nodes == {0: 5, 1: 8}
-
-
-def test_a_node_that_leaves_is_away_until_it_is_back():
-    grid = Nodes(n7="a", n8="b")
-    clients = gather(grid, 2)
-    gone = grid.who.pop(7)
-    clients.refresh(grid, seconds=5, alive=nothing)
-    assert clients.nodes == {1: 8}
-    grid.who[7] = gone
-    clients.refresh(grid, seconds=5, alive=nothing)
-    assert clients.nodes == {0: 7, 1: 8}
-
-
-def test_a_client_that_comes_after_the_start_is_left_out():
-    grid = Nodes(n7="b", n8="c")
-    clients = gather(grid, 2)
-    grid.who[9] = Who("a", simulated=False)
-    clients.refresh(grid, seconds=5, alive=nothing)
-    assert clients.names == ["b", "c"]
-    assert clients.nodes == {0: 7, 1: 8}
 
 
 def test_larger_clients_are_asked_first_and_replies_keep_their_order(inside_a_run):

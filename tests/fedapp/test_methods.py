@@ -6,7 +6,15 @@ from pydantic import BaseModel, ConfigDict
 from client_apps.sgd import LocalSGD
 from fedapp import methods
 from fedapp.config import SettingsError, defaults
-from fedapp.methods import GROUP, METHODS, Method, check_settings, settings_of, table
+from fedapp.methods import (
+    GROUP,
+    METHODS,
+    Method,
+    check_for_simulation,
+    check_settings,
+    settings_of,
+    table,
+)
 from strategies.fedavg import FedAvg
 
 
@@ -83,9 +91,11 @@ def test_unknown_data_model_and_shift_are_reported_together():
 
 
 def test_data_of_ones_own_needs_a_path():
-    (problem,) = problems(data__name="custom")
-    assert problem.startswith("data.path: ")
-    check_settings(defaults() | {"data.name": "custom", "data.path": "/somewhere"})
+    custom = check_settings(defaults() | {"data.name": "custom"})
+    with pytest.raises(SettingsError, match=r"^data\.path: "):
+        check_for_simulation(custom)
+    there = {"data.name": "custom", "data.path": "/somewhere"}
+    check_for_simulation(check_settings(defaults() | there))
 
 
 def test_the_table_has_the_methods_of_other_packages_after_ours(installed):

@@ -5,6 +5,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from fedapp import records
 from fedapp.algorithm import Update
+from fedapp.devices import OwnData
 from fedapp.memory import Who
 from fedapp.records import RESERVED, ContextMemory, Packer, read_reply
 
@@ -160,8 +161,8 @@ def test_a_context_remembers_the_last_memory_whole():
     "who",
     [
         Who("3", simulated=True, clients=8),
-        Who("anna", simulated=False, images=(3, 32, 32, 10)),
-        Who("ben", simulated=False),
+        Who("anna", simulated=False, data=OwnData(3, 32, 24, 10, "ab12")),
+        Who("ben", simulated=False, problem="no data"),
     ],
 )
 def test_who_a_node_is_comes_out_as_it_went_in(who):

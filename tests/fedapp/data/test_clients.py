@@ -32,6 +32,7 @@ def images():
         mean=(0.5, 0.4, 0.3),
         std=(0.25, 0.5, 0.2),
         key="test-1",
+        names=tuple("abcde"),
     )
 
 

@@ -11,7 +11,7 @@ from fedapp.config import Scalar
 def footer(result: TableResult) -> list[str]:
     """Return the lines below the table."""
     found = [r for _, r in result.finished]
-    hours = sum(r.seconds for r in found) / 3600
+    minutes = sum(r.seconds for r in found) / 60
     versions = [
         ", ".join(f"{k} {v}" for k, v in r.about["versions"].items() if k != "commit")
         for r in found
@@ -24,7 +24,7 @@ def footer(result: TableResult) -> list[str]:
         "Data": [r.about["data"] for r in found],
         "Versions": versions,
         "Hardware": [r.about["hardware"] for r in found],
-        "Time": [f"{hours:.2f} hours, all runs one after another"] if found else [],
+        "Time": [f"{minutes:.1f} minutes, the runs added up"] if found else [],
     }
     lines = [
         f"- {name}: {'; '.join(dict.fromkeys(values)) or 'no run yet'}"

@@ -61,16 +61,19 @@ def gather(table: Table, runs: Sequence[tuple[Run, Result]]) -> TableResult:
         complete = len(whole) == len(mine)
         status = "finished" if complete else "failed" if failed else "missing"
         numbers = summarise(whole, needed(table.measure)) if complete else {}
-        notes = tuple(line for run, result in mine for line in _note(run, result))
+        notes = _notes(mine)
         cells.append(CellResult(cell, status, len(whole), numbers, notes))
     return TableResult(table, tuple(cells), tuple(runs))
 
 
-def _note(run: Run, result: Result) -> list[str]:
-    if result.status == "finished":
-        return []
-    cause = f": {without_paths(result.cause, run)}" if result.cause else ""
-    return [f"seed {run.seed} {result.status}{cause}"]
+def _notes(runs: Sequence[tuple[Run, Result]]) -> tuple[str, ...]:
+    """Return which seeds are not finished, and why; seeds of one fate together."""
+    fates: dict[str, list[str]] = {}
+    for run, result in runs:
+        if result.status != "finished":
+            cause = f": {without_paths(result.cause, run)}" if result.cause else ""
+            fates.setdefault(result.status + cause, []).append(str(run.seed))
+    return tuple(f"seed {', '.join(seeds)} {fate}" for fate, seeds in fates.items())
 
 
 def without_paths(text: str, run: Run) -> str:

@@ -3,7 +3,6 @@
 python experiments/run.py experiments/hdc_fl_rotation/mnist_rotation.toml --jobs 2
 """
 
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -28,9 +27,12 @@ from fedapp.config import suggestion
 from fedapp.launch import interruptible
 from fedapp.workplace import cache_folder
 
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 
 
+@app.command()
 def main(
     table: Annotated[Path, typer.Argument(help="The table file, TOML.")],
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time.")] = 1,
@@ -126,5 +128,4 @@ def _end(result: TableResult) -> None:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("PYTHONUNBUFFERED", "1")
-    typer.run(main)
+    app()

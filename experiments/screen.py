@@ -12,7 +12,7 @@ from rich.table import Table as Grid
 
 from experiments.results import TableResult
 from experiments.store import Result, Run
-from experiments.write import cells, titles
+from experiments.write import cells, notes, titles
 from fedapp.launch import read_json
 
 # Without a terminal rich assumes 80 columns and would break rows.
@@ -46,7 +46,7 @@ class Screen:
 
     def __enter__(self) -> "Screen":
         if self._skipped:
-            out.print(f"{self._skipped} runs were finished before")
+            out.print(f"finished before: {self._skipped}")
         self._bar.start()
         return self
 
@@ -92,7 +92,7 @@ def show_plan(wanted: Sequence[Run], todo: Sequence[Run]) -> None:
     for run in wanted:
         state = "to do" if run in todo else "finished"
         out.print(f"{state:8}  {run.cell.name}, seed {run.seed}: {run.folder}")
-    out.print(f"{len(todo)} of {len(wanted)} runs to do")
+    out.print(f"to do: {len(todo)} of {len(wanted)} runs")
 
 
 def show_table(result: TableResult, written: Sequence[Path]) -> None:
@@ -103,5 +103,7 @@ def show_table(result: TableResult, written: Sequence[Path]) -> None:
     for found in result.cells:
         grid.add_row(*cells(result, found))
     out.print(grid)
+    for note in notes(result):
+        complain(note)
     for path in written:
         out.print(str(path), soft_wrap=True)

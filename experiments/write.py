@@ -81,9 +81,11 @@ def markdown(result: TableResult) -> str:
     lines = [
         f"# {table.shows}",
         "",
-        f"{table.paper}. In per cent, mean ± sample deviation over seeds. Every client",
-        "counts the same; the last round counts, not the best. The gap is best minus",
-        "worst client.",
+        f"Paper: {table.paper}.",
+        "",
+        "In per cent: mean ± sample deviation over seeds. Clients count equally; the",
+        "bottom 20 % is the mean of the lowest fifth, the gap is best minus worst. The",
+        "last round is reported, never the best one.",
         "",
         *rows(result),
         "",
@@ -102,7 +104,6 @@ def titles(result: TableResult) -> list[str]:
         *names,
         *([paper] if _has_paper(result) else []),
         "seeds",
-        *(["notes"] if _has_notes(result) else []),
     ]
 
 
@@ -117,7 +118,6 @@ def cells(result: TableResult, found: CellResult) -> list[str]:
         *(numbers or missing),
         *(["-" if said is None else f"{said:.2f}"] if _has_paper(result) else []),
         f"{found.count} of {len(result.table.seeds)}",
-        *(["; ".join(found.notes)] if _has_notes(result) else []),
     ]
 
 
@@ -134,8 +134,9 @@ def _has_paper(result: TableResult) -> bool:
     return any(found.cell.paper_says is not None for found in result.cells)
 
 
-def _has_notes(result: TableResult) -> bool:
-    return any(found.notes for found in result.cells)
+def notes(result: TableResult) -> list[str]:
+    """Return what happened to cells that are not finished."""
+    return [f"{found.cell.name}: {n}" for found in result.cells for n in found.notes]
 
 
 def rows(result: TableResult) -> list[str]:
@@ -143,4 +144,5 @@ def rows(result: TableResult) -> list[str]:
     found = [titles(result), *(cells(result, found) for found in result.cells)]
     safe = [[cell.replace("|", "\\|") for cell in row] for row in found]
     line = ["---"] + ["---:"] * (len(safe[0]) - 1)
-    return [f"| {' | '.join(row)} |" for row in [safe[0], line, *safe[1:]]]
+    grid = [f"| {' | '.join(row)} |" for row in [safe[0], line, *safe[1:]]]
+    return grid + ["", *(f"- {note}" for note in notes(result))] * bool(notes(result))

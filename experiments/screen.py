@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table as Grid
 
+from experiments.page import cells, notes, titles
 from experiments.results import TableResult
 from experiments.store import Result, Run
-from experiments.write import cells, notes, titles
 from fedapp.launch import read_json
 
 # Without a terminal rich assumes 80 columns and would break rows.

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 from table_files import MISSING, broken, cell, run_of, table, whole
 
+from experiments.page import markdown, rows
 from experiments.readme import insert
 from experiments.results import TableResult, gather, without_paths
+from experiments.spreadsheet import cells_csv, runs_csv
 from experiments.store import Result
-from experiments.write import cells_csv, markdown, rows, runs_csv, write
+from experiments.write import write
 
 FIRST = whole(0.9, 0.7, 0.75, 0.25)
 SECOND = whole(0.8, 0.4, 0.5, 0.55)

@@ -19,4 +19,4 @@ def insert(readme: Path, name: str, rows: list[str]) -> str | None:
     _, end, after = rest.partition(END)
     if not end:
         return None
-    return "\n".join([before + start, *rows, end + after])
+    return "\n".join([before + start, "", *rows, "", end + after])

@@ -102,16 +102,21 @@ def test_a_whole_number_means_the_same_as_a_fraction(tmp_path: Path):
 
 def test_everything_is_reported_together(tmp_path: Path):
     bad = cell("x", set={"local.lrr": 1, "rounds.count": 0})
-    found = problems(
-        tmp_path, cell("a"), bad, cell("a", "nothing"), seeds=[1.5], measure="m"
-    )
+    worse = cell("a", "nothing", set={"local.lr": -1})
+    found = problems(tmp_path, cell("a"), bad, worse, seeds=[1.5])
     assert [line.partition(": ")[2].partition(":")[0] for line in found] == [
         "seeds.0 = 1.5",
         "cell 2 (x)",
         "cell 2 (x)",
         "cell 3 (a)",
+        "cell 3 (a)",
         "cell 1 (a) and cell 3 (a) stand in one place",
     ]
+
+
+def test_a_wrong_measure_and_wrong_seeds_are_reported_together(tmp_path: Path):
+    found = problems(tmp_path, cell("a"), seeds=[1, 2, 1], measure="m")
+    assert [line.split()[1] for line in found] == ["measure", "seeds:"]
 
 
 def test_what_is_wrong_with_every_cell_is_said_once(tmp_path: Path):

@@ -67,12 +67,18 @@ def test_what_was_left_of_an_unfinished_run_is_replaced(
     assert not (tmp_path / "run" / "left").exists()
 
 
-def test_a_run_of_another_identity_or_a_truncated_record_is_not_finished(
+def test_a_run_of_another_identity_or_with_damaged_files_is_not_finished(
     tmp_path: Path, order
 ):
     child.do(order())
     record = tmp_path / "run" / "experiment.json"
     assert not finished(tmp_path / "run", "other")
+    summary = tmp_path / "run" / "summary.json"
+    whole = summary.read_text()
+    summary.write_text(whole.replace("completed", "failed"))
+    assert not finished(tmp_path / "run", "one")
+    summary.write_text(whole)
+    assert finished(tmp_path / "run", "one")
     record.write_text(record.read_text()[:20])
     assert not finished(tmp_path / "run", "one")
 

@@ -135,14 +135,14 @@ def test_a_column_is_shown_where_a_cell_has_one(tmp_path: Path):
     [
         ("/out/run-1 exists", "…/run-1 exists"),
         ("data.path = '/secret/mnist' holds no data", "data.path = '…/mnist' holds no"),
-        ("open('/a b/x.py'), line 3", "open('…/a b/x.py'), line 3"),
+        ("open('/my own/sets/x.py'), line 3", "open('…/x.py'), line 3"),
         ("use and/or, 1/2, $DATA/mnist", "use and/or, 1/2, $DATA/mnist"),
         ("two\nlines", "two lines"),
     ],
 )
 def test_causes_name_no_folder_of_the_machine(tmp_path: Path, text: str, clean: str):
     one = table(tmp_path, cell("a")).cells[0]
-    found = without_paths(text, run_of(one, data_path="/a b"))
+    found = without_paths(text, run_of(one, data_path="/my own/sets"))
     assert found.startswith(clean)
     assert "/secret" not in found
 
@@ -166,7 +166,7 @@ def test_the_table_goes_into_the_readme_of_its_folder(tmp_path: Path):
     readme.write_text("a\n<!-- table: table -->\nold\n<!-- end of table -->\nb\n")
     found = result(tmp_path, [FIRST, SECOND])
     assert readme in write(found)
-    start, end = "a\n<!-- table: table -->\n", "\n<!-- end of table -->\nb\n"
+    start, end = "a\n<!-- table: table -->\n\n", "\n\n<!-- end of table -->\nb\n"
     assert readme.read_text() == start + "\n".join(rows(found)) + end
 
 

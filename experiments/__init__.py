@@ -1,0 +1,1 @@
+"""Tables of results: settings in TOML files, and what runs them."""

@@ -1,0 +1,57 @@
+"""What stands below a table: how its numbers came about, without paths or dates."""
+
+from collections.abc import Iterable, Mapping
+
+import tomli_w
+
+from experiments.results import TableResult
+from fedapp.config import Scalar
+
+
+def footer(result: TableResult) -> list[str]:
+    """Return the lines below the table."""
+    found = [r for _, r in result.finished]
+    minutes = sum(r.seconds for r in found) / 60
+    versions = [
+        ", ".join(f"{k} {v}" for k, v in r.about["versions"].items() if k != "commit")
+        for r in found
+    ]
+    facts = {
+        "Measure": [result.table.measure],
+        "Seeds": [", ".join(str(seed) for seed in result.table.seeds)],
+        "Commit": [r.about["versions"].get("commit") or "unknown" for r in found],
+        "Code": [r.about["code"][:20] for r in found],
+        "Data": [r.about["data"] for r in found],
+        "Versions": versions,
+        "Hardware": [r.about["hardware"] for r in found],
+        "Time": [f"{minutes:.1f} minutes, the runs added up"] if found else [],
+    }
+    lines = [
+        f"- {name}: {'; '.join(dict.fromkeys(values)) or 'no run yet'}"
+        for name, values in facts.items()
+    ]
+    return [*lines, "", *_settings(result)]
+
+
+def _settings(result: TableResult) -> list[str]:
+    cells = [(found.cell.name, found.cell.settings) for found in result.cells]
+    shared = common([settings for _, settings in cells])
+    lines = ["Settings of all cells:", "", *_toml(shared)]
+    for name, settings in cells:
+        own = {k: v for k, v in settings.items() if k not in shared}
+        lines += ["", f"Settings of {name}:", "", *_toml(own)]
+    return lines
+
+
+def common(settings: list[Mapping[str, Scalar]]) -> dict[str, Scalar]:
+    """Return the settings that have one value everywhere."""
+    first, *others = settings
+    return {
+        name: value
+        for name, value in first.items()
+        if all(name in other and other[name] == value for other in others)
+    }
+
+
+def _toml(settings: Mapping[str, Scalar]) -> Iterable[str]:
+    return ["```toml", *tomli_w.dumps(dict(settings)).splitlines(), "```"]

@@ -1,0 +1,54 @@
+"""What may stand in a table file, key by key."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field, ValidationError
+
+from experiments.measures import MEASURES
+from fedapp.config import Section, describe, suggestion
+
+Text = Annotated[str, Field(min_length=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
+M = TypeVar("M", bound=Section)
+
+
+class TableFile(Section):
+    """A whole file; its cells are checked one by one, as ``CellEntry``."""
+
+    paper: Text
+    shows: Text
+    measure: Text
+    seeds: Annotated[list[Seed], Field(min_length=1)]
+    all: Annotated[dict[str, Any], Field(default_factory=dict)]
+    cell: Annotated[list[dict[str, Any]], Field(min_length=1)]
+
+
+class CellEntry(Section):
+    """One ``[[cell]]``; ``paper-says`` is in per cent, as papers print it."""
+
+    row: Text
+    column: str = ""
+    paper_says: Annotated[float, Field(ge=0, le=100)] | None = None
+    set: Annotated[dict[str, Any], Field(default_factory=dict)]
+
+
+def parse(model: type[M], found: Mapping[str, Any]) -> tuple[M | None, list[str]]:
+    """Return what was found as a model, or None and one line for each problem."""
+    known = [field.alias or name for name, field in model.model_fields.items()]
+    try:
+        return model.model_validate(found), []
+    except ValidationError as error:
+        lines = describe(error, known=known)
+        return None, [line.replace("no such setting", "no such key") for line in lines]
+
+
+def wrong_words(file: TableFile) -> list[str]:
+    """Return what is wrong with the measure and the seeds of a well-formed file."""
+    found = []
+    if file.measure not in MEASURES:
+        hint = suggestion(file.measure, MEASURES)
+        options = ", ".join(MEASURES)
+        found.append(f"measure = {file.measure!r}: expected one of {options}{hint}")
+    twice = sorted({seed for seed in file.seeds if file.seeds.count(seed) > 1})
+    return found + [f"seeds: {seed} is there twice" for seed in twice]

@@ -27,7 +27,7 @@ from typing import Any
 
 import tomli_w
 
-from fedapp.config import Scalar, project_file
+from fedapp.config import Scalar, defaults, project_file
 
 Progress = Mapping[str, Any]
 OnPoll = Callable[[Progress], None]
@@ -184,6 +184,8 @@ def simulate(job: Job, on_poll: OnPoll) -> None:
             if status == "failed" or job.run_dir.is_dir():
                 _keep_log(scratch, job.run_dir)
             shutil.rmtree(scratch, ignore_errors=True)
+        if job.overrides.get("output.report", defaults()["output.report"]):
+            ensure_report(job.run_dir)
 
 
 @contextmanager
@@ -471,6 +473,14 @@ def settle(run_dir: Path, *, status: str, error: str) -> None:
             from fedapp.files import write_json  # imports torch, a second
 
             write_json(run_dir / name, {**found, "status": status, "error": error})
+
+
+def ensure_report(run_dir: Path) -> None:
+    """Write the report if the server app had no time to."""
+    if run_dir.is_dir() and not (run_dir / "report.html").exists():
+        from fedapp.report.build import try_report  # imports torch, a second
+
+        try_report(run_dir)
 
 
 def _keep_log(scratch: Path, run_dir: Path) -> None:

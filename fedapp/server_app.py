@@ -62,8 +62,6 @@ def main(grid: Grid, context: Context) -> None:
         raise
     finally:
         run.finish(status, error)
-        if settings.output.report:
-            try_report(folder.path)
         log.log(INFO, "Run folder: %s (%s)", folder.path, status)
 
 
@@ -177,7 +175,7 @@ class Run:
             raise Interrupted("somebody asked the run to stop")
 
     def finish(self, status: str, error: str) -> None:
-        """Save the tensors of the last whole round and the summary."""
+        """Save the tensors of the last whole round, the summary and the report."""
         strategy, data = self.strategy, self.settings.data
         if strategy is not None:
             self.folder.tensors("final/params.safetensors", {"params": strategy.params})
@@ -202,7 +200,11 @@ class Run:
             ),
         }
         self.folder.json("summary.json", summary)
-        self.folder.progress(status=status, error=error or None)
+        if self.settings.output.report:
+            self.folder.progress(stage="drawing the report")
+            try_report(self.folder.path)
+        # Last: whoever watches ends the processes of a run that says it has ended.
+        self.folder.progress(stage="", status=status, error=error or None)
 
 
 def _agreed_images(clients: Clients) -> tuple[ImageShape, int]:

@@ -86,10 +86,10 @@ def test_groups_are_those_assigned(path):
 def test_words():
     assert [per_cent(v) for v in (0.12345, 1.0, None)] == ["12.35 %", "100.00 %", "-"]
     assert [points_of(v) for v in (0.0123, -0.5, -1e-9)] == ["+1.23", "-50.00", "0.00"]
-    assert [size(v) for v in (0, 999, 1500, 2.5e9)] == [
+    assert [size(v) for v in (0, 999, 1000, 2.5e9)] == [
         "0 B",
         "999 B",
-        "1.5 kB",
+        "1.0 kB",
         "2.5 GB",
     ]
     assert [duration(v) for v in (1.25, 61, 3725.4)] == [

@@ -78,6 +78,8 @@ def run(
         )
         start = partial(launch.simulate, job)
     code = _watch(start, plan.run_dir, quiet=quiet)
+    if plan.settings.output.report:
+        launch.ensure_report(plan.run_dir)
     summary = launch.read_json(plan.run_dir / "summary.json")
     if summary and not quiet:
         show_summary(summary, per_client=per_client)

@@ -61,6 +61,14 @@ def settle(run_dir: Path, *, status: str, error: str) -> None:
                 write_json(run_dir / name, {**found, "status": status, "error": error})
 
 
+def ensure_report(run_dir: Path) -> None:
+    """Write the report if the server app had no time to."""
+    if run_dir.is_dir() and not (run_dir / "report.html").exists():
+        from fedapp.report.build import try_report  # imports torch, a second
+
+        try_report(run_dir)
+
+
 def log_file(run_dir: Path) -> Path:
     """Return where the log goes: the run folder, or beside it if there is none."""
     if run_dir.is_dir():

@@ -10,6 +10,10 @@ FEW = 30
 """Most clients that each get a label on an axis."""
 MANY = 60
 """Most clients that each get a bar with space around it."""
+SHORT = 6
+"""Letters of the longest name that fits beside others on an axis."""
+LINE = 30
+"""Letters of the longest name that fits into a line."""
 
 
 def sparse(count: int, most: int) -> list[int]:
@@ -41,16 +45,22 @@ def per_cent_axis(axes: "Axes", *, low: float) -> None:
     axes.grid(axis="y")
 
 
-def client_ticks(axes: "Axes", places: Sequence[int], names: Sequence[str]) -> None:
+def tick_labels(names: Sequence[str], clients: Sequence[int]) -> list[str]:
+    """Return what names these clients on an axis: their numbers if names are long."""
+    if all(len(name) <= SHORT for name in names):
+        return list(names)
+    return [str(client) for client in clients]
+
+
+def client_ticks(axes: "Axes", places: Sequence[int], labels: Sequence[str]) -> None:
     """Name each client at its place, unless there are too many."""
-    short = [short_name(name) for name in names]
     if len(places) <= FEW:
-        upright = sum(map(len, short)) > 50
-        axes.set_xticks(places, short, rotation=90 if upright else 0)
+        upright = sum(map(len, labels)) > 50
+        axes.set_xticks(places, labels, rotation=90 if upright else 0)
     else:
         axes.set_xticks([])
 
 
-def short_name(name: str) -> str:
-    """Return a name that fits beside others."""
-    return name if len(name) <= 8 else f"{name[:7]}…"
+def shortened(name: str) -> str:
+    """Return a name that fits into a line."""
+    return name if len(name) <= LINE else f"{name[: LINE - 1]}…"

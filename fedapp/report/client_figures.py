@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedapp.data.manifest import Manifest
-from fedapp.report.axes import MANY, client_ticks, short_name, sparse
+from fedapp.report.axes import MANY, client_ticks, shortened, sparse, tick_labels
 from fedapp.report.drawing import (
     GROUPS,
     INK,
@@ -55,13 +55,14 @@ def client_bars(clients: Sequence[ClientResult], *, unseen_from: int) -> Drawn:
     mark = places[shown.index(worst)]
     axes.plot(mark, 100 * worst.accuracy + 4, "v", color=WORST, mec=PAPER, ms=8)
     axes.set_title(
-        f"▼ worst: client {short_name(worst.name)}, {per_cent(worst.accuracy)}",
+        f"▼ worst: client {shortened(worst.name)}, {per_cent(worst.accuracy)}",
         loc="left",
     )
     if seen:
         mean = sum(c.accuracy for c in seen) / len(seen)
         axes.axhline(100 * mean, color=INK, lw=1, ls="--")
-    client_ticks(axes, places, [c.name for c in shown])
+    labels = tick_labels([c.name for c in shown], [c.client for c in shown])
+    client_ticks(axes, places, labels)
     axes.set_xlabel("client; those on the right are unseen" if gap else "client")
     axes.set_ylabel("accuracy (%)")
     axes.set_ylim(0, 104)
@@ -119,7 +120,7 @@ def label_histogram(manifest: Manifest, *, names: Sequence[str]) -> Drawn:
             axes.axvline(place - 0.5, color=PAPER, lw=1.5)
     axes.set_ylabel("class")
     axes.set_yticks(sparse(manifest.classes, 10))
-    client_ticks(axes, places, [names[k] for k in order])
+    client_ticks(axes, places, tick_labels([names[k] for k in order], order))
     axes.set_xlabel("client" + (", by latent group" if len(set(groups)) > 1 else ""))
     figure.colorbar(image, ax=[top, axes], label="share (%)", pad=0.02, fraction=0.06)
     svg, png = files_of(figure)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from fedapp.report.axes import client_ticks, per_cent_axis, whole_rounds
+from fedapp.report.axes import client_ticks, per_cent_axis, tick_labels, whole_rounds
 from fedapp.report.comparison import Paired
 from fedapp.report.curves import Point
 from fedapp.report.drawing import GROUPS, INK, MAIN, WORST, Drawn, canvas, files_of
@@ -73,7 +73,7 @@ def difference_bars(
     axes.set_xlabel("client")
     axes.grid(axis="y")
     axes.margins(x=0.02)
-    client_ticks(axes, places, [names[client] for client in order])
+    client_ticks(axes, places, tick_labels([names[k] for k in order], order))
     svg, png = files_of(figure)
     better, alike, worse = found.counts
     return Drawn(

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fedapp.report.axes import FEW, short_name, sparse
+from fedapp.report.axes import FEW, sparse, tick_labels
 from fedapp.report.drawing import GRID, GROUPS, PAPER, Drawn, canvas, files_of
 from fedapp.report.parts import MembershipRow
 
@@ -79,7 +79,7 @@ def group_timeline(
     by_latent = ", by latent group" if len(set(latent)) > 1 else ""
     axes.set_ylabel(f"client{by_latent}")
     if clients <= FEW:
-        axes.set_yticks(range(clients), [short_name(names[k]) for k in order])
+        axes.set_yticks(range(clients), tick_labels([names[k] for k in order], order))
     else:
         axes.set_yticks([])
     patches = [

@@ -13,7 +13,7 @@ from fedapp.data.manifest import ClientPlan, Manifest
 from fedapp.files import write_tensors
 from fedapp.metrics import over_clients
 
-EVALUATIONS = {2: (0.5, 0.25, 0.125, 0.0), 4: (0.75, 0.375, 0.875, 0.5)}
+EVALUATIONS = {2: (0.5, 0.0625, 0.125, 0.0), 4: (0.75, 0.375, 0.875, 0.5)}
 """Accuracy of clients 0 to 3, by round; client 1 first trains in round 3."""
 EXAMPLES = (8, 16, 32, 4)
 FAILURE = {"round": 3, "phase": "train", "client": 2, "cause": "it is away"}

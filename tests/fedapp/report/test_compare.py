@@ -45,6 +45,15 @@ def test_clients_are_paired_and_unseen_ones_left_out(first, second):
     assert found.ends == (0, 1)
 
 
+def test_a_client_unseen_in_one_run_is_left_out(first, tmp_path):
+    all_seen = write_run(tmp_path / "seen", **{"data.unseen-clients": 0})
+
+    for runs in ([first, all_seen], [all_seen, first]):
+        (found,) = compare(runs).pairs
+        assert isinstance(found, Paired)
+        assert list(found.differences) == [0, 1, 2]
+
+
 def test_settings_that_differ_are_listed_and_no_others(first, second):
     assert compare([first, second]).settings() == [
         ["method", "fedavg", "fedper"],

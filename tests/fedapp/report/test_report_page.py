@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 import pytest
 from made_run import write_groups, write_run
 
+from fedapp import launch, server_app
 from fedapp.report import build
 from fedapp.report.build import try_report, write_report
 from fedapp.report.folder import load
@@ -276,3 +277,28 @@ def test_every_run_ends_with_a_report(run, tmp_path, fails):
     summary = json.loads((tmp_path / "one" / "summary.json").read_text())
     shown = Page((tmp_path / "one" / "report.html").read_text("utf-8")).text
     assert ("Failed" if fails else per_cent(summary["accuracy"]["mean"])) in shown
+
+
+def test_a_run_has_not_ended_before_its_report_is_there(run, monkeypatch):
+    seen = []
+
+    def look(path):
+        assert (path / "summary.json").exists()
+        seen.append(launch.read_json(path / "progress.json")["status"])
+
+    monkeypatch.setattr(server_app, "try_report", look)
+    finished = run("fedavg", output__report=True, rounds__count=1)
+
+    assert seen == ["running"]
+    assert launch.read_json(finished.path / "progress.json")["status"] == "completed"
+
+
+def test_the_launcher_writes_a_report_that_is_missing(path, tmp_path):
+    launch.ensure_report(tmp_path / "none")
+    launch.ensure_report(path)
+    assert "mean of clients" in report_of(path)
+
+    (path / "report.html").write_text("mine")
+    launch.ensure_report(path)
+    assert report_of(path) == "mine"
+    assert not (tmp_path / "none").exists()

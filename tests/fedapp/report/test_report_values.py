@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from made_run import EXAMPLES, write_groups, write_run
 
+from fedapp.report.axes import tick_labels
 from fedapp.report.curves import main_rows, other_models, points
 from fedapp.report.drawing import GROUPS, MAIN, TAIL, WORST
 from fedapp.report.folder import load
@@ -33,9 +34,9 @@ def test_who_never_trained_so_far_counts_in_the_mean_only(path):
     run = load(path)
     first = points(run.scores, unseen_from=run.unseen_from)[0].accuracy
 
-    assert first.mean == pytest.approx((0.5 + 0.25 + 0.125) / 3)
+    assert first.mean == pytest.approx((0.5 + 0.0625 + 0.125) / 3)
     assert (first.worst, first.gap) == (0.125, 0.375)
-    expected = (0.5 * 8 + 0.25 * 16 + 0.125 * 32) / sum(EXAMPLES[:3])
+    expected = (0.5 * 8 + 0.0625 * 16 + 0.125 * 32) / sum(EXAMPLES[:3])
     assert first.weighted_mean == pytest.approx(expected)
 
 
@@ -85,10 +86,10 @@ def test_groups_are_those_assigned(path):
 def test_words():
     assert [per_cent(v) for v in (0.12345, 1.0, None)] == ["12.35 %", "100.00 %", "-"]
     assert [points_of(v) for v in (0.0123, -0.5, -1e-9)] == ["+1.23", "-50.00", "0.00"]
-    assert [size(v) for v in (0, 999, 1500, 2.5e9)] == [
+    assert [size(v) for v in (0, 999, 1000, 2.5e9)] == [
         "0 B",
         "999 B",
-        "1.5 kB",
+        "1.0 kB",
         "2.5 GB",
     ]
     assert [duration(v) for v in (1.25, 61, 3725.4)] == [
@@ -129,3 +130,8 @@ def test_results_of_a_killed_run_come_from_its_metrics(path):
 
     for result, client in zip(found, summary["per_client"], strict=True):
         assert result.model_dump() == client
+
+
+def test_long_names_give_way_to_numbers_on_an_axis():
+    assert tick_labels(["north", "south"], [4, 2]) == ["north", "south"]
+    assert tick_labels(["hospital-north", "south"], [4, 2]) == ["4", "2"]

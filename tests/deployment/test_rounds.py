@@ -81,7 +81,7 @@ import sys, pathlib
 root = pathlib.Path(sys.argv[1])
 sys.path.insert(0, str(root))
 import fedapp.server_app, fedapp.client_app
-import fedapp.data.parquet
+import fedapp.data.parquet, fedapp.launch.guard, fedapp.report.build
 for module in list(sys.modules.values()):
     file = pathlib.Path(getattr(module, "__file__", None) or "/")
     if file.is_relative_to(root):

@@ -1,4 +1,4 @@
-"""SIGKILL at random moments: does every resumed run have the bits of an undisturbed one?
+"""SIGKILL at random moments: has every resumed run the bits of an undisturbed one?
 
 For each method a run of six rounds is made; then, as often as asked, one is started,
 its whole process tree is killed at a random moment, and it is resumed. All tensors,
@@ -57,7 +57,9 @@ def descendants(pid: int) -> list[int]:
 
 def kill_at(command: list[str], run: Path, moment: float) -> bool:
     """Start a run, kill its tree ``moment`` seconds after it began to train."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     while process.poll() is None and not (run / "timing.csv").exists():
         time.sleep(0.01)
     time.sleep(moment)

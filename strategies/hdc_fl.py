@@ -11,7 +11,6 @@ from logging import INFO, getLogger
 from typing import Annotated, Literal
 
 import numpy as np
-import torch
 from pydantic import Field
 
 from fedapp.algorithm import Update
@@ -24,8 +23,15 @@ from fedapp.mixture import (
     to_second_moments,
 )
 from fedapp.params import Params, Payload, WeightedMean, select
-from fedapp.refresh import MIN_CLIENTS, Groups, Refresh, refresh
-from fedapp.stability import Gate, Snapshot, Thresholds, agreement
+from fedapp.refresh import MIN_CLIENTS, Refresh, refresh
+from fedapp.refresh_state import (
+    gate_of,
+    gate_tensors,
+    groups_of,
+    snapshot_of,
+    state_of_refresh,
+)
+from fedapp.stability import Gate, Thresholds, agreement
 from fedapp.strategy import RoundStrategy
 from fedapp.turn import Expected, State, Task, Turn, specs_of
 
@@ -239,64 +245,3 @@ def row(turn: Turn, client: int) -> Row:
 
 def _or_blank(value: float | None) -> float | str:
     return "" if value is None else value
-
-
-# The state between rounds holds tensors only; these read it and write it.
-
-
-def state_of_refresh(found: Refresh) -> State:
-    """Return what the next rounds need of a refresh."""
-    groups, snap = found.groups, found.snapshot
-    return {
-        "gate": gate_tensors(found.gate),
-        "groups": {
-            "clients": torch.tensor(list(groups.clients)),
-            "labels": torch.from_numpy(groups.labels),
-            "weights": torch.from_numpy(groups.weights),
-            "ids": torch.tensor(list(groups.ids)),
-            "next-id": torch.tensor(found.next_id),
-        },
-        "snapshot": {
-            "clients": torch.from_numpy(snap.clients),
-            "labels": torch.from_numpy(snap.labels),
-            "similarity": torch.from_numpy(snap.similarity),
-        },
-    }
-
-
-def gate_tensors(gate: Gate) -> Params:
-    """Return the gate as state."""
-    return {
-        "counter": torch.tensor(gate.counter),
-        "failures": torch.tensor(gate.failures),
-        "active": torch.tensor(gate.active),
-    }
-
-
-def gate_of(state: State) -> Gate:
-    """Return the gate in ``state``, closed if there was no refresh."""
-    if "gate" not in state:
-        return Gate()
-    gate = state["gate"]
-    return Gate(int(gate["counter"]), int(gate["failures"]), bool(gate["active"]))
-
-
-def groups_of(state: State) -> Groups | None:
-    """Return the groups of the last refresh, if there was one."""
-    if "groups" not in state:
-        return None
-    groups = state["groups"]
-    return Groups(
-        clients=groups["clients"].tolist(),
-        labels=groups["labels"].numpy(),
-        weights=groups["weights"].numpy(),
-        ids=groups["ids"].tolist(),
-    )
-
-
-def snapshot_of(state: State) -> Snapshot | None:
-    """Return the snapshot of the last refresh, if there was one."""
-    if "snapshot" not in state:
-        return None
-    snap = {name: leaf.numpy() for name, leaf in state["snapshot"].items()}
-    return Snapshot(snap["clients"], snap["labels"], snap["similarity"])

@@ -129,7 +129,7 @@ def load_images(
             f"{folder} has no columns"
         )
     classes = class_folders(folder) if sources[0].label else ()
-    key = _key(name, columns, content_hash(sources, classes))
+    key = _key(name, row, columns, content_hash(sources, classes))
     if not _is_whole(cache / key):
         _store(cache / key, decode(sources, columns, classes), row)
     return open_cached(cache, key)
@@ -167,7 +167,7 @@ def _load_digits(row: Dataset, cache: Path) -> ImageSet:
     images = np.round(bunch.images * (255 / 16)).astype(np.uint8)[:, None]
     labels = bunch.target.astype(np.int64)
     contents = hashlib.blake2b(images.tobytes() + labels.tobytes(), digest_size=16)
-    key = _key("digits", row.columns, contents.hexdigest())
+    key = _key("digits", row, row.columns, contents.hexdigest())
     if not _is_whole(cache / key):
         nobody = np.zeros(len(labels), np.bool_)
         names = tuple(map(str, bunch.target_names))
@@ -175,9 +175,11 @@ def _load_digits(row: Dataset, cache: Path) -> ImageSet:
     return open_cached(cache, key)
 
 
-def _key(name: str, columns: Columns, contents: str) -> str:
-    facts = json.dumps([READER, name, vars(columns), contents], sort_keys=True)
-    return f"{name}-{hashlib.blake2b(facts.encode(), digest_size=12).hexdigest()}"
+def _key(name: str, row: Dataset, columns: Columns, contents: str) -> str:
+    # The constants are kept with the images: other constants, another entry.
+    facts = [READER, name, row.mean, row.std, vars(columns), contents]
+    text = json.dumps(facts, sort_keys=True)
+    return f"{name}-{hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}"
 
 
 def _download(hub: str, cache: Path) -> Path:

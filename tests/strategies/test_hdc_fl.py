@@ -7,7 +7,8 @@ import torch
 
 from fedapp.algorithm import Update
 from fedapp.config import Scalar, build, defaults
-from strategies.hdc_fl import HdcFl, gate_of, groups_of
+from fedapp.refresh_state import gate_of, groups_of
+from strategies.hdc_fl import HdcFl
 
 HEADS = {
     0: [[2.0, 0.0], [-1.0, 0.0], [-1.0, 0.0]],

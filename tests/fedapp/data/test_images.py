@@ -1,6 +1,7 @@
 """Data sets: what is read, what is kept, and what is said when something is wrong."""
 
 import concurrent.futures
+import dataclasses
 import io
 import multiprocessing
 
@@ -369,3 +370,22 @@ def test_a_hub_data_set_is_fetched_once(tmp_path, cache, monkeypatch):
     assert calls == ["ylecun/mnist"]
     assert found[1].labels.tolist() == [0, 1, 2, 2, 2, 0]
     assert found[1].official_test.sum() == 3
+
+
+def test_other_normalisation_constants_are_another_entry(tmp_path, monkeypatch):
+    def digits():
+        return image_sets.load_images(
+            "digits",
+            path="",
+            image_column="",
+            label_column="",
+            client_column="",
+            cache=tmp_path,
+        )
+
+    before = digits()
+    row = dataclasses.replace(image_sets.DATASETS["digits"], std=(0.5,))
+    monkeypatch.setitem(image_sets.DATASETS, "digits", row)
+    after = digits()
+    assert (before.std, after.std) == ((0.3759,), (0.5,))
+    assert before.key != after.key

@@ -10,6 +10,7 @@ metrics.csv, manifest.json and the tables of HDC-FL are compared byte by byte.
 import argparse
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,10 @@ import tempfile
 import time
 from pathlib import Path
 
-METHODS = ("fedavg", "fedper", "hdc-fl")
+METHODS = ("fedavg", "fedper", "hdc-fl", "neighbours")
+"""The last reads its peers' models of last round; it comes from the example plug-in."""
+
+PLUGIN = Path(__file__).parent.parent / "tests" / "plugin_example"
 SETTINGS = (
     "rounds.count=6",
     "rounds.evaluate-every=2",
@@ -78,10 +82,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--engine", choices=("ray", "inline"), default="inline")
     parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--methods", nargs="+", default=METHODS)
     options = parser.parse_args()
     chance, bad = random.Random(0), 0
-    with tempfile.TemporaryDirectory() as out:
-        for method in METHODS:
+    with tempfile.TemporaryDirectory() as site, tempfile.TemporaryDirectory() as out:
+        shutil.copytree(PLUGIN, Path(site) / "source")
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index"]
+        pip += ["--no-build-isolation", "--target", site, f"{site}/source"]
+        subprocess.run(pip, check=True)
+        os.environ["PYTHONPATH"] = site
+        for method in options.methods:
             words = [*FEDAPP, "--engine", options.engine, f"output.dir={out}"]
             whole = Path(out) / f"{method}-whole"
             start = [*words, method, *SETTINGS]

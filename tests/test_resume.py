@@ -1,61 +1,20 @@
 """A run that is interrupted anywhere and resumed has the bits of one that was not."""
 
 import importlib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
 from conftest import Finished
+from fedapp_plugin_example.neighbours import METHOD
 
-from client_apps.sgd import LocalSGD
 from fedapp import methods
-from fedapp.algorithm import Update
-from fedapp.methods import METHODS, Method
-from fedapp.params import Params, WeightedMean
-from fedapp.turn import State, Task, Turn
-from strategies.fedavg import FedAvg
-
-
-@dataclass(kw_only=True)
-class Neighbours(FedAvg):
-    """A dummy that reads last round's models of peers from the bank.
-
-    Client k starts from the mean of the global model and the last model of client
-    k - 1: a row of the wrong round shows at once.
-    """
-
-    def tasks(self, params: Params, state: State, turn: Turn) -> Iterator[Task]:
-        for client in turn.sampled:
-            peer = turn.bank.read((client - 1) % turn.num_clients)
-            mean = WeightedMean()
-            mean.add(params, 1)
-            if peer is not None:
-                assert peer.round < turn.round
-                mean.add(peer.part("model"), 1)
-            yield Task(client, {"model": mean.value()})
-
-    def update(
-        self, params: Params, state: State, updates: Iterable[Update], turn: Turn
-    ) -> tuple[Params, State]:
-        def kept() -> Iterator[Update]:
-            for update in updates:
-                turn.bank.write(
-                    update.client,
-                    update.sent,
-                    num_examples=update.num_examples,
-                    round=turn.round,
-                )
-                yield update
-
-        return super().update(params, state, kept(), turn)
+from fedapp.methods import METHODS
 
 
 @pytest.fixture(autouse=True)
 def _dummy(monkeypatch):
-    row = Method(Neighbours, LocalSGD, "dummy", section="dummy")
-    monkeypatch.setattr(methods, "METHODS", {**METHODS, "neighbours": row})
+    monkeypatch.setattr(methods, "METHODS", {**METHODS, "neighbours": METHOD})
     methods.table.cache_clear()
     yield
     methods.table.cache_clear()

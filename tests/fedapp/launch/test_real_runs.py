@@ -54,12 +54,14 @@ def test_an_early_interrupt_leaves_nothing(tmp_path):
 
 @pytest.mark.slow
 def test_a_failing_run_says_why(tmp_path):
-    run = Run(tmp_path, "data.name=custom", f"data.path={tmp_path / 'nowhere'}")
+    # A folder that is there, so that only the server app sees what is wrong with it.
+    (tmp_path / "bare").mkdir()
+    run = Run(tmp_path, "data.name=custom", f"data.path={tmp_path / 'bare'}")
 
     code, output = run.end()
 
     assert code == 1, output
-    assert "nowhere" in output
+    assert "bare' holds no data" in output
     assert run.status() == "failed"
     assert run.leaves_nothing()
 

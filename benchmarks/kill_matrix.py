@@ -102,7 +102,7 @@ def main() -> None:
             for index in range(options.kills):
                 run = Path(out) / f"{method}-{index}"
                 command = [*start, f"output.name={run.name}"]
-                killed += kill_at(command, run, chance.uniform(0, 1.2 * spent))
+                killed += kill_at(command, run, chance.uniform(0, 0.9 * spent))
                 if '"completed"' not in _text(run / "summary.json"):
                     # The rest of the tree notices by itself and lets go of the lock.
                     for _ in range(60):

@@ -1,19 +1,14 @@
 """RoundStrategy: the Flower strategy that every method extends.
 
-It samples, sends, checks and sorts replies, evaluates and keeps state. A method
-overrides hooks that take values and return values; docs/design.md has the picture.
+It runs the phases of a round, evaluates, and commits. What a method decides are its
+hooks (``fedapp/hooks.py``); messages and replies are the ``Post``'s.
 """
 
-import tempfile
 import time
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from logging import INFO, WARNING, getLogger
-from math import ceil
-from os import cpu_count
-from pathlib import Path
 from typing import TypeVar
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
@@ -22,35 +17,22 @@ from flwr.serverapp.strategy import Result, Strategy
 from threadpoolctl import threadpool_limits
 
 from fedapp import records
-from fedapp.algorithm import Scalars, Update
-from fedapp.bank import Bank
-from fedapp.checkpoint import Checkpoints, Commit
-from fedapp.exchange import Alive, Asked, TooFewReplies, exchange, report_of
+from fedapp.algorithm import Scalars
+from fedapp.checkpoint import Commit
+from fedapp.exchange import Alive, Asked, TooFewReplies
+from fedapp.hooks import Hooks
 from fedapp.ledger import EVALUATE, Ledger, Score, scores_of
-from fedapp.params import Params, Payload, num_bytes
+from fedapp.params import Params, num_bytes
+from fedapp.post import Post
 from fedapp.registration import Clients
 from fedapp.run_folder import RunFolder
-from fedapp.turn import (
-    Expected,
-    State,
-    Task,
-    Turn,
-    check_update,
-    sample_clients,
-    specs_of,
-)
-from fedapp.versions import START, Version, Versions
+from fedapp.storage import Storage
+from fedapp.turn import State, Task, Turn, sample_clients
+from fedapp.versions import Version
 
 log = getLogger("flwr")
 
 T = TypeVar("T")
-
-IN_FLIGHT = 256 * 2**20
-"""Bytes of messages under way at a time, unless workers need more to keep busy."""
-
-
-TICK = 0.12
-"""Seconds between groups of messages; the simulation looks for new ones every 0.1."""
 
 LONG = 2.0
 """Seconds of a training phase from which the order of clients is worth a few ticks."""
@@ -61,7 +43,7 @@ def _nothing() -> None:
 
 
 @dataclass(kw_only=True)
-class RoundStrategy(Strategy):
+class RoundStrategy(Hooks, Strategy):
     """The rounds of a federation.
 
     ``num_clients`` counts all clients (0: whoever registers); the last
@@ -103,67 +85,17 @@ class RoundStrategy(Strategy):
         self.held: dict[int, Version] = {}
         """The version of each client's memory that goes with the last whole round."""
         self.ledger.folder = self.folder
-        if self.folder is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="fedapp-bank-")
-            self.bank = Bank(Path(self._temporary.name))
-        else:
-            self.bank = Bank(self.folder.path / "bank")
-            self.checkpoints = Checkpoints(self.folder.path / "checkpoint")
-
-    # Hooks of a method, in the order in which a round calls them.
-
-    def init(self, initial: Params) -> tuple[Params, State]:
-        """Return what the server starts from, given the common initial model."""
-        return initial, {}
-
-    def phases(self, turn: Turn) -> Sequence[str]:
-        """Return the names of this round's phases; each sees the state so far."""
-        return ("train",)
-
-    def participants(self, state: State, turn: Turn) -> Sequence[int]:
-        """Return who takes part in a phase: by default the shared sample S_t."""
-        return turn.sampled
-
-    def broadcast(self, params: Params, state: State, turn: Turn) -> Payload:
-        """Return what every participant receives."""
-        return {"model": params}
-
-    def tasks(self, params: Params, state: State, turn: Turn) -> Iterator[Task]:
-        """Yield the messages of a phase, in client order; several to one are allowed.
-
-        A client's messages of one phase all start from the same memory.
-        """
-        payload = self.broadcast(params, state, turn)
-        for client in sorted(self.participants(state, turn)):
-            yield Task(client, payload)
-
-    def expects(self, params: Params, state: State, turn: Turn) -> Expected:
-        """Return what a reply must hold: by default what ``broadcast`` sends."""
-        sent = self.broadcast(params, state, turn)
-        return {part: specs_of(tree) for part, tree in sent.items()}
-
-    def check(self, update: Update, state: State, turn: Turn) -> None:
-        """Raise ValueError for a reply whose values cannot be; it is dropped."""
-
-    @abstractmethod
-    def update(
-        self, params: Params, state: State, updates: Iterable[Update], turn: Turn
-    ) -> tuple[Params, State]:
-        """Return the new model and state from valid replies.
-
-        ``updates`` yields each reply once, in client order, one in memory at a time.
-        """
-
-    def personal(
-        self, params: Params, state: State, clients: Iterable[int], turn: Turn
-    ) -> Iterator[Task]:
-        """Yield what each of ``clients`` receives for evaluation and deployment.
-
-        The round's updates are in: ``turn.bank`` has them. By default the broadcast.
-        """
-        payload = self.broadcast(params, state, turn)
-        for client in clients:
-            yield Task(client, payload)
+        self.post = Post(
+            clients=self.clients,
+            ledger=self.ledger,
+            cfg=self.cfg,
+            sizes=self.sizes,
+            min_replies=self.min_replies,
+            reply_seconds=self.reply_seconds,
+            alive=self.alive,
+        )
+        self.storage = Storage(self.folder)
+        self.bank = self.storage.bank
 
     # The run.
 
@@ -225,18 +157,13 @@ class RoundStrategy(Strategy):
 
     def _go_on(self) -> None:
         """Take up the newest commit of the run folder, if it has one."""
-        if self.folder is None:
-            return
-        commit = self.checkpoints.latest()
-        self.folder.truncate(commit.tables if commit is not None else {})
-        done = commit.round if commit is not None else 0
-        self.bank.restore(commit.bank if commit is not None else {}, committed=done)
-        Versions(self.folder.path / "memory").forget(after=done)
+        commit = self.storage.take_up()
         if commit is not None:
-            self.params, self.state, self.round = commit.params, commit.state, done
+            self.params, self.state = commit.params, commit.state
+            self.round = commit.round
             self.held = dict(commit.held)
             self.ledger.restore(commit.books)
-            log.log(INFO, "going on after round %s", done)
+            log.log(INFO, "going on after round %s", commit.round)
 
     def _commit(self, round_: int) -> None:
         """Make a round durable, when it is time to; see docs/design.md."""
@@ -244,7 +171,7 @@ class RoundStrategy(Strategy):
             return
         if round_ % self.checkpoint_every and round_ != self.rounds:
             return
-        self.checkpoints.write(
+        self.storage.write(
             Commit(
                 round=round_,
                 params=self.params,
@@ -255,11 +182,6 @@ class RoundStrategy(Strategy):
                 books=self.ledger.books(),
             )
         )
-        commits = self.checkpoints.rounds()
-        self.bank.commit(round_, commits=commits)
-        memory = Versions(self.folder.path / "memory")
-        for owner in memory.owners():
-            memory.prune(owner, commits=commits, running=round_ + 1)
 
     def _insist(self, grid: Grid, what: Callable[[], T]) -> T:
         """Return what ``what`` does; on devices, repeat it if too few replied."""
@@ -285,10 +207,12 @@ class RoundStrategy(Strategy):
             log.log(INFO, "[round %s of %s] %s", round_, self.rounds, phase)
             self.clients.refresh(grid, alive=self.alive)
             tasks = self.tasks(params, state, turn)
-            asks = self._messages(tasks, turn, MessageType.TRAIN, config, held)
-            answers = self._exchange(grid, asks, turn, len(first.sampled))
+            answers = self._ask(
+                grid, tasks, turn, config, held=held, count=len(first.sampled)
+            )
             expected, took_part = self.expects(params, state, turn), set[int]()
-            valid = self._valid(answers, turn, expected, state, took_part)
+            check = partial(self.check, state=state, turn=turn)
+            valid = self.post.valid(answers, turn, expected, check, took_part)
             params, state = self.update(params, state, valid, turn)
             # A method may stop early; what is wrong with the rest must still be seen.
             for _ in valid:
@@ -301,18 +225,22 @@ class RoundStrategy(Strategy):
         self.params, self.state, self.round = params, state, round_
         self.held = held
         self.ledger.last_trained |= dict.fromkeys(trained, round_)
-        self.bank.commit(round_, commits=self._commits())
+        self.bank.commit(round_, commits=self.storage.commits())
 
     def _evaluate(self, grid: Grid, round_: int, config: Scalars) -> dict[str, float]:
         """Score every client with what the method gives it."""
         turn, mark = self._turn(round_, EVALUATE, 0), time.monotonic()
         self.clients.refresh(grid, alive=self.alive)
-        asks = self._messages(
-            self._evaluations(turn), turn, MessageType.EVALUATE, config, self.held
+        answers = self._ask(
+            grid,
+            self._evaluations(turn),
+            turn,
+            config,
+            held=self.held,
+            count=self.num_clients,
         )
-        answers = self._exchange(grid, asks, turn, self.num_clients)
         scores: list[Score] = []
-        for update in self._valid(answers, turn, {}, self.state, set()):
+        for update in self.post.valid(answers, turn, {}, scores_of, set()):
             scores += scores_of(update)
         self.ledger.took(turn, None, time.monotonic() - mark)
         self.ledger.scored(turn, scores)
@@ -332,10 +260,42 @@ class RoundStrategy(Strategy):
         clients = range(self.num_clients)
         return self.personal(self.params, self.state, clients, turn)
 
-    def _commits(self) -> list[int]:
-        return self.checkpoints.rounds() if self.folder is not None else []
+    def _ask(
+        self,
+        grid: Grid,
+        tasks: Iterable[Task],
+        turn: Turn,
+        config: Scalars,
+        *,
+        held: dict[int, Version],
+        count: int,
+    ) -> Iterator[Asked]:
+        return self.post.exchange(
+            grid,
+            self._messages(tasks, turn, config, held=held),
+            turn,
+            count=count,
+            size=num_bytes({"": self.params}),
+            stagger=self._long,
+        )
 
-    # One phase.
+    def _messages(
+        self,
+        tasks: Iterable[Task],
+        turn: Turn,
+        config: Scalars,
+        *,
+        held: dict[int, Version],
+    ) -> Iterator[Asked]:
+        evaluating = turn.phase == EVALUATE
+        return self.post.messages(
+            tasks,
+            turn,
+            kind=MessageType.EVALUATE if evaluating else MessageType.TRAIN,
+            config=config,
+            held=held,
+            commits=self.storage.commits(),
+        )
 
     def _turn(self, round_: int, phase: str, step: int) -> Turn:
         return Turn(
@@ -357,115 +317,6 @@ class RoundStrategy(Strategy):
             log=self.ledger.row,
         )
 
-    def _messages(
-        self,
-        tasks: Iterable[Task],
-        turn: Turn,
-        kind: str,
-        config: Scalars,
-        held: Mapping[int, Version],
-    ) -> Iterator[Asked]:
-        """Yield each task with its message, made when it is asked for.
-
-        It says which version of its memory the client is to start from.
-        """
-        packer = records.Packer()
-        cfg = {**self.cfg, "phase": turn.phase, "round": turn.round, "step": turn.step}
-        cfg["commits"] = " ".join(str(round_) for round_ in self._commits())
-        for task in tasks:
-            node = self.clients.nodes.get(task.client)
-            if node is None:
-                yield task, None
-                continue
-            scalars = {**config, **task.scalars}
-            self.ledger.sent("down", turn, task.payload, scalars)
-            start = held.get(task.client, START)
-            own = {"client": task.client, "held-round": start[0], "held-step": start[1]}
-            content = records.request(
-                packer.pack(task.payload), {**cfg, **own}, scalars
-            )
-            yield task, Message(content, node, kind, group_id=str(turn.round))
-
-    def _exchange(
-        self, grid: Grid, asks: Iterable[Asked], turn: Turn, count: int
-    ) -> Iterator[Asked]:
-        size = max(1, num_bytes({"": self.params}))
-        window = max(2 * (cpu_count() or 1), min(64, IN_FLIGHT // size))
-        answers = exchange(
-            grid,
-            asks,
-            window=window if self.clients.simulated else 1024,
-            seconds=self.reply_seconds,
-            alive=self.alive,
-            size=lambda client: self.sizes[client] if self.sizes else 0,
-            stagger=TICK if self.clients.simulated and self._long else 0.0,
-        )
-        self.ledger.show(stage="", round=turn.round, phase=turn.phase, done=0)
-        for done, answer in enumerate(answers, start=1):
-            self.ledger.show(lazily=True, done=done, asked=max(count, done))
-            yield answer
-
-    def _valid(
-        self,
-        answers: Iterable[Asked],
-        turn: Turn,
-        expected: Expected,
-        state: State,
-        trained: set[int],
-    ) -> Iterator[Update]:
-        """Yield valid replies and note whose they are; drop and name the others.
-
-        Raises
-        ------
-        TooFewReplies
-            After the last reply, if too few were valid.
-        """
-        asked = valid = 0
-        causes: list[str] = []
-        for task, message in answers:
-            asked += 1
-            try:
-                update, seconds = self._read(task, message)
-                check_update(update, expected)
-                if turn.phase == EVALUATE:
-                    scores_of(update)
-                else:
-                    self.check(update, state, turn)
-            except ValueError as error:
-                name = self.clients.names[task.client]
-                causes.append(f"client {name}: {error}")
-                self.ledger.failed(turn, task.client, name, str(error))
-                continue
-            valid += 1
-            trained.add(task.client)
-            self.ledger.sent("up", turn, update.sent, update.metrics)
-            self.ledger.took(turn, task.client, seconds)
-            yield update
-        share = self.min_replies or (1.0 if self.clients.simulated else 0.5)
-        # The small number: 0.28 * 25 is 7.000000000000001 and would ask for 8.
-        needed = min(asked, max(1, ceil(share * asked - 1e-9)))
-        if valid < needed:
-            more = "" if len(causes) <= 5 else f"\n  and {len(causes) - 5} more"
-            raise TooFewReplies(
-                f"round {turn.round}, phase {turn.phase}: {valid} of {asked} clients "
-                f"gave a valid reply, {needed} are needed (rounds.min-replies = "
-                f"{share:g}). What went wrong:\n  " + "\n  ".join(causes[:5]) + more
-            )
-
-    def _read(self, task: Task, message: Message | None) -> tuple[Update, float]:
-        if task.client not in self.clients.nodes:
-            raise ValueError("it is away")
-        if message is None:
-            raise ValueError(
-                f"no reply within rounds.reply-seconds = {self.reply_seconds:g}"
-            )
-        if message.has_error():
-            raise ValueError(report_of(message.error.reason))
-        update, seconds = records.read_reply(message.content, asked=task.scalars)
-        if update.client != task.client:
-            raise ValueError(f"it says it is client {update.client}")
-        return update, seconds
-
     # Flower's own driver calls these; it knows one phase a round. ``start`` does not.
 
     def configure_train(
@@ -478,8 +329,7 @@ class RoundStrategy(Strategy):
         turn = self._turn(server_round, "train", 0)
         tasks = self.tasks(self.params, self.state, turn)
         sent = records.to_scalars(config)
-        asks = self._messages(tasks, turn, MessageType.TRAIN, sent, self.held)
-        return self._asking(asks)
+        return self._asking(self._messages(tasks, turn, sent, held=self.held))
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -488,7 +338,8 @@ class RoundStrategy(Strategy):
         turn, trained = self._turn(server_round, "train", 0), set[int]()
         expected = self.expects(self.params, self.state, turn)
         answers = self._by_client(replies)
-        valid = self._valid(answers, turn, expected, self.state, trained)
+        check = partial(self.check, state=self.state, turn=turn)
+        valid = self.post.valid(answers, turn, expected, check, trained)
         self.params, self.state = self.update(self.params, self.state, valid, turn)
         self.round = server_round
         self.held |= dict.fromkeys(trained, (server_round, 0))
@@ -503,8 +354,7 @@ class RoundStrategy(Strategy):
         turn = self._turn(server_round, EVALUATE, 0)
         sent = records.to_scalars(config)
         tasks = self._evaluations(turn)
-        asks = self._messages(tasks, turn, MessageType.EVALUATE, sent, self.held)
-        return self._asking(asks)
+        return self._asking(self._messages(tasks, turn, sent, held=self.held))
 
     def _asking(self, asks: Iterable[Asked]) -> list[Message]:
         pairs = list(asks)
@@ -516,7 +366,8 @@ class RoundStrategy(Strategy):
     ) -> MetricRecord | None:
         """Return accuracies over clients."""
         turn = self._turn(server_round, EVALUATE, 0)
-        valid = self._valid(self._by_client(replies), turn, {}, self.state, set())
+        answers = self._by_client(replies)
+        valid = self.post.valid(answers, turn, {}, scores_of, set())
         self.ledger.scored(turn, [s for update in valid for s in scores_of(update)])
         return records.to_metrics(self.ledger.accuracy())
 

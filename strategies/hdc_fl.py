@@ -15,23 +15,23 @@ from pydantic import Field
 
 from fedapp.algorithm import Update
 from fedapp.bank import Row
-from fedapp.mixture import (
+from fedapp.hdc.mixture import (
     from_second_moments,
     group_prototypes,
     group_weights,
     mix_encoders,
     to_second_moments,
 )
-from fedapp.params import Params, Payload, WeightedMean, select
-from fedapp.refresh import MIN_CLIENTS, Refresh, refresh
-from fedapp.refresh_state import (
+from fedapp.hdc.refresh import MIN_CLIENTS, Refresh, refresh
+from fedapp.hdc.refresh_state import (
     gate_of,
     gate_tensors,
     groups_of,
     snapshot_of,
     state_of_refresh,
 )
-from fedapp.stability import Gate, Thresholds, agreement
+from fedapp.hdc.stability import Gate, Thresholds, agreement
+from fedapp.params import Params, Payload, WeightedMean, select
 from fedapp.strategy import RoundStrategy
 from fedapp.turn import Expected, State, Task, Turn, specs_of
 

@@ -25,7 +25,7 @@ class Killed(BaseException):
 
 
 MOMENTS = {
-    "in a reply": ("fedapp.strategy.check_update", 9),
+    "in a reply": ("fedapp.post.check_update", 9),
     "writing a bank row": ("fedapp.bank.Versions.write", 8),
     "in evaluation": ("fedapp.ledger.Ledger.scored", 2),
     "before the tensors of a commit": ("fedapp.checkpoint.write_tensors", 4),
@@ -100,7 +100,7 @@ def test_a_resumed_run_has_the_bits_of_an_undisturbed_one(run, killed, method, m
 def test_two_interruptions_change_nothing_either(run, killed):
     whole = run("hdc-fl", name="whole", **SETTINGS)
     assert killed("hdc-fl", *MOMENTS["in a reply"], **SETTINGS) is None
-    later = ("fedapp.strategy.check_update", 12)
+    later = ("fedapp.post.check_update", 12)
     again = killed("hdc-fl", *later, output__resume=True, **SETTINGS)
     assert again is None
     done = run("hdc-fl", name="broken", output__resume=True, **SETTINGS)
@@ -110,7 +110,7 @@ def test_two_interruptions_change_nothing_either(run, killed):
 def test_commits_every_other_round_give_the_same_results(run, killed):
     settings = {**SETTINGS, "checkpoint__every": 3, "rounds__count": 5}
     whole = run("hdc-fl", name="whole", **SETTINGS | {"rounds__count": 5})
-    moment = ("fedapp.strategy.check_update", 5 * 8)
+    moment = ("fedapp.post.check_update", 5 * 8)
     assert killed("hdc-fl", *moment, **settings) is None
     done = run("hdc-fl", name="broken", output__resume=True, **settings)
     for file in ("metrics.csv", "hdc-fl/refreshes.csv", "final/params.safetensors"):
@@ -119,7 +119,7 @@ def test_commits_every_other_round_give_the_same_results(run, killed):
 
 def test_a_torn_newest_commit_costs_a_round_and_no_bits(run, killed):
     whole = run("hdc-fl", name="whole", **SETTINGS)
-    assert killed("hdc-fl", "fedapp.strategy.check_update", 30, **SETTINGS) is None
+    assert killed("hdc-fl", "fedapp.post.check_update", 30, **SETTINGS) is None
     folder = whole.path.parent / "broken" / "checkpoint"
     newest = sorted(folder.glob("*-params.safetensors"))[-1]
     newest.write_bytes(newest.read_bytes()[:-3])

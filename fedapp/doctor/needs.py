@@ -16,7 +16,7 @@ All measured as proportional set sizes, on Linux with 2 CPUs and the pinned vers
 CLIENT_CACHE = 256 * MIB
 """What a worker keeps of clients' samples; ``ClientCache``'s default."""
 IN_FLIGHT = 256 * MIB
-"""Of messages under way; ``fedapp.strategy.IN_FLIGHT``."""
+"""Of messages under way; ``fedapp.post.IN_FLIGHT``."""
 
 
 @dataclass(frozen=True)

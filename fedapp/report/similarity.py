@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from fedapp.heads import Array, descriptor, gram, principal_directions
+from fedapp.hdc.heads import Array, descriptor, gram, principal_directions
 from fedapp.versions import Versions
 
 

@@ -7,7 +7,7 @@ import torch
 
 from fedapp.algorithm import Update
 from fedapp.config import Scalar, build, defaults
-from fedapp.refresh_state import gate_of, groups_of
+from fedapp.hdc.refresh_state import gate_of, groups_of
 from strategies.hdc_fl import HdcFl
 
 HEADS = {

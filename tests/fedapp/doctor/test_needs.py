@@ -5,7 +5,7 @@ from dataclasses import replace
 from fedapp.data.clients import ClientCache
 from fedapp.doctor import needs
 from fedapp.doctor.needs import Plan
-from fedapp.strategy import IN_FLIGHT
+from fedapp.post import IN_FLIGHT
 
 MB = 10**6
 PLAN = Plan(

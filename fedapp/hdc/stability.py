@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from fedapp.grouping import Labels
-from fedapp.heads import Array, Floats
+from fedapp.hdc.grouping import Labels
+from fedapp.hdc.heads import Array, Floats
 
 MIN_COMMON = 4
 """Fewest clients in both refreshes for a comparison to mean anything."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from fedapp.heads import descriptor, gram, principal_directions
+from fedapp.hdc.heads import descriptor, gram, principal_directions
 
 # The toy heads of 23.11: C = 3, d = 2; two clients lean on each feature.
 HEADS = [

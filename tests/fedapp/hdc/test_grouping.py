@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from fedapp.grouping import (
+from fedapp.hdc.grouping import (
     choose_groups,
     hard_memberships,
     k_means,
     match_groups,
     memberships,
 )
-from fedapp.heads import descriptor, gram, principal_directions
+from fedapp.hdc.heads import descriptor, gram, principal_directions
 
 HEADS = [
     np.array([[2, 0], [-1, 0], [-1, 0]], dtype=float),

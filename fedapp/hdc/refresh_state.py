@@ -2,9 +2,9 @@
 
 import torch
 
+from fedapp.hdc.refresh import Groups, Refresh
+from fedapp.hdc.stability import Gate, Snapshot
 from fedapp.params import Params, Payload
-from fedapp.refresh import Groups, Refresh
-from fedapp.stability import Gate, Snapshot
 
 
 def state_of_refresh(found: Refresh) -> Payload:

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedapp.grouping import Labels
-from fedapp.heads import Array
+from fedapp.hdc.grouping import Labels
+from fedapp.hdc.heads import Array
 from fedapp.params import Params, WeightedMean
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from fedapp.grouping import choose_groups, hard_memberships, memberships
-from fedapp.heads import descriptor, gram, principal_directions
-from fedapp.mixture import (
+from fedapp.hdc.grouping import choose_groups, hard_memberships, memberships
+from fedapp.hdc.heads import descriptor, gram, principal_directions
+from fedapp.hdc.mixture import (
     from_second_moments,
     group_prototypes,
     group_weights,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from fedapp.heads import NORM_FLOOR, Array
+from fedapp.hdc.heads import NORM_FLOOR, Array
 
 Labels = NDArray[np.int64]
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedapp.grouping import Labels, choose_groups, match_groups, memberships
-from fedapp.heads import (
+from fedapp.hdc.grouping import Labels, choose_groups, match_groups, memberships
+from fedapp.hdc.heads import (
     Array,
     Floats,
     Subspace,
@@ -14,7 +14,7 @@ from fedapp.heads import (
     gram,
     principal_directions,
 )
-from fedapp.stability import (
+from fedapp.hdc.stability import (
     Gate,
     Snapshot,
     Thresholds,

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedapp.heads import descriptor, gram, principal_directions
-from fedapp.stability import (
+from fedapp.hdc.heads import descriptor, gram, principal_directions
+from fedapp.hdc.stability import (
     Gate,
     Thresholds,
     advance,

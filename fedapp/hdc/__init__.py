@@ -1,0 +1,1 @@
+"""HDC-FL's mathematics: heads, groups, stability, mixtures; pure functions."""

@@ -1,37 +1,41 @@
 """What makes two runs the same: settings, seed, contents of the data, and code."""
 
-import functools
 import hashlib
-import importlib.util
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
-from fedapp.config import Flat, project_file
+from experiments.sources import sources_behind
+from fedapp.config import Flat
 from fedapp.files import sha256
 from fedapp.methods import table
 
 SHIPPED = ("fedapp", "strategies", "client_apps")
 
+ROOTS = ("fedapp.server_app", "fedapp.client_app", "fedapp.inline")
+
+WITHOUT = (
+    "fedapp.methods",
+    "fedapp.report",
+    "fedapp.cli",
+    "fedapp.doctor",
+    "fedapp.launch",
+)
+"""What starts runs or shows them, and the table of methods: a new row changes none."""
+
 
 def code_of(method: str) -> str:
-    """Return a hash of the source files that run ``method``, and of pyproject.toml.
+    """Return a hash of the source files that run ``method``.
 
-    A method of another package adds that package.
+    Files that only other methods need do not count: a new method leaves the results of
+    all others standing. A method of another package adds what it needs of that package.
     """
-    classes = table()[method].classes
-    theirs = {cls.__module__.partition(".")[0] for cls in classes}
-    return _hash_of_packages(tuple(sorted({*SHIPPED, *theirs})))
-
-
-@functools.cache
-def _hash_of_packages(names: tuple[str, ...]) -> str:
-    return hash_of(
-        [
-            ("pyproject.toml", project_file()),
-            *(pair for name in names for pair in _files(name)),
-        ]
+    halves = {cls.__module__ for cls in table()[method].classes}
+    theirs = {name.partition(".")[0] for name in halves}
+    files = sources_behind(
+        [*ROOTS, *sorted(halves)], packages={*SHIPPED, *theirs}, skip=WITHOUT
     )
+    return hash_of(files.items())
 
 
 def hash_of(files: Iterable[tuple[str, Path]]) -> str:
@@ -42,23 +46,6 @@ def hash_of(files: Iterable[tuple[str, Path]]) -> str:
             f"{name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode()
         )
     return total.hexdigest()
-
-
-def _files(package: str) -> Iterator[tuple[str, Path]]:
-    """Return the source files of a package or a module, with their names in it."""
-    spec = importlib.util.find_spec(package)
-    if spec is None or not spec.origin:
-        raise ValueError(f"the package {package} cannot be found: install it again")
-    origin = Path(spec.origin)
-    if not spec.submodule_search_locations:
-        yield origin.name, origin
-        return
-    folder = origin.parent
-    for file in folder.rglob("*"):
-        name = file.relative_to(folder.parent)
-        hidden = any(part.startswith(".") for part in name.parts)
-        if file.is_file() and not hidden and "__pycache__" not in name.parts:
-            yield name.as_posix(), file
 
 
 def identity_of(settings: Flat, *, seed: int, data_key: str, code: str) -> str:

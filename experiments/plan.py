@@ -23,6 +23,7 @@ def plan(table: Table, *, data: Path | None, out: Path, cache: Path) -> list[Run
         One line for each data set that is not there.
     """
     keys: dict[tuple[str, ...], str] = {}
+    codes: dict[str, str] = {}
     problems: list[str] = []
     runs = []
     for cell in table.cells:
@@ -40,8 +41,13 @@ def plan(table: Table, *, data: Path | None, out: Path, cache: Path) -> list[Run
             except ValueError as error:
                 problems.append(str(error))
                 continue
-        code = code_of(str(cell.settings["method"]))
-        runs += [Run(cell, s, path, keys[wanted], code, out) for s in table.seeds]
+        method = str(cell.settings["method"])
+        if method not in codes:
+            codes[method] = code_of(method)
+        runs += [
+            Run(cell, seed, path, keys[wanted], codes[method], out)
+            for seed in table.seeds
+        ]
     if problems:
         lines = dict.fromkeys(problems)
         raise TableError("\n".join(f"{table.path.name}: {line}" for line in lines))

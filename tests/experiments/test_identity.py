@@ -5,6 +5,7 @@ from table_files import cell, run_of, table
 
 from experiments.identity import code_of, hash_of, identity_of
 from experiments.plan import plan
+from experiments.sources import sources_behind
 from experiments.table import TableError
 
 FACTS = {"seed": 1, "data_key": "mnist-1", "code": "c"}
@@ -70,7 +71,57 @@ def test_the_code_of_a_method_of_another_package_counts(
     more = {**methods.table(), "theirs": methods.Method(theirs, row.client, "")}
     monkeypatch.setattr("experiments.identity.table", lambda: more)
 
-    assert code_of("theirs") != code_of("fedavg") == code_of("hdc-fl")
+    assert code_of("theirs") != code_of("fedavg")
+    before = code_of("theirs")
+    (tmp_path / "otherpackage.py").write_text("x = 2")
+    assert code_of("theirs") != before
+
+
+@pytest.mark.parametrize(
+    ("changed", "concerned"),
+    [
+        ("client_apps/fedper.py", {"fedper", "hdc-fl", "fedavg-se"}),
+        ("fedapp/hdc/heads.py", {"hdc-fl"}),
+        ("fedapp/params.py", {"fedavg", "fedper", "hdc-fl", "fedavg-se", "local"}),
+        ("fedapp/data/shift.py", {"fedavg", "fedper", "hdc-fl", "fedavg-se", "local"}),
+        ("fedapp/methods.py", set()),
+        ("fedapp/report/page.py", set()),
+    ],
+)
+def test_a_changed_file_concerns_the_methods_that_need_it(
+    changed: str, concerned: set[str], monkeypatch: pytest.MonkeyPatch
+):
+    ours = ("fedavg", "fedper", "hdc-fl", "fedavg-se", "local")
+    before = {name: code_of(name) for name in ours}
+    read = Path.read_bytes
+
+    def edited(file: Path) -> bytes:
+        return read(file) + b"#" * file.as_posix().endswith(changed)
+
+    monkeypatch.setattr(Path, "read_bytes", edited)
+    assert {name for name in ours if code_of(name) != before[name]} == concerned
+
+
+def test_imports_inside_functions_and_relative_ones_are_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    files = {
+        "one/__init__.py": "",
+        "one/a.py": "def f():\n    from .b import x\n",
+        "one/b.py": "import one.c, json\nx = 1",
+        "one/c.py": "",
+        "one/d.py": "",
+        "one/skipped.py": "import one.d",
+    }
+    (tmp_path / "one").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "one/b.py").write_text("import one.c, json, one.skipped\nx = 1")
+
+    found = sources_behind(["one.a"], packages=["one"], skip=["one.skipped"])
+
+    assert sorted(found) == ["one", "one.a", "one.b", "one.c"]
 
 
 def test_data_of_equal_contents_are_the_same_wherever_they_lie(

@@ -17,6 +17,8 @@ from typing import Any
 from experiments.hardware import hardware
 from experiments.identity import code_of
 from experiments.store import finished, record
+from fedapp.checkpoint import Checkpoints
+from fedapp.config import Flat
 from fedapp.inline import run_inline
 from fedapp.launch import interruptible, read_json
 
@@ -39,7 +41,10 @@ def _end_with_runner() -> None:
 
 
 def do(order: Mapping[str, Any]) -> None:
-    """Run ``order["config"]`` into its folder, alone; what was left there is removed.
+    """Run ``order["config"]`` into its folder, alone.
+
+    An unfinished run goes on from its last round on disk. What is left of one that
+    cannot go on is removed.
 
     Raises
     ------
@@ -51,16 +56,29 @@ def do(order: Mapping[str, Any]) -> None:
     with _alone(folder):
         if finished(folder, identity):
             return
-        if folder.exists():
-            shutil.rmtree(folder)
         if code_of(config["method"]) != order["code"]:
             raise RuntimeError("the code has changed since the runner was started")
-        run_inline(config)
+        if not _went_on(folder, config):
+            if folder.exists():
+                shutil.rmtree(folder)
+            run_inline(config)
         data = read_json(folder / "manifest.json")["key"]
         if data != order["data"]:
             raise RuntimeError("the data have changed since the runner was started")
         facts = {name: order[name] for name in ("identity", "code", "data")}
         record(folder, {**facts, "hardware": hardware()})
+
+
+def _went_on(folder: Path, config: Flat) -> bool:
+    """Finish the run in ``folder``, if there is one that can go on."""
+    if not Checkpoints(folder / "checkpoint").rounds():
+        return False
+    try:
+        run_inline({**config, "output.resume": True})
+    except ValueError as problem:
+        print(f"{problem}\nThe run begins anew.", flush=True)
+        return False
+    return True
 
 
 @contextmanager

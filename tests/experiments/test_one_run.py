@@ -67,6 +67,61 @@ def test_what_was_left_of_an_unfinished_run_is_replaced(
     assert not (tmp_path / "run" / "left").exists()
 
 
+@pytest.fixture
+def stopped(tmp_path: Path, order, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Return the order of a run of six rounds that was stopped in its fourth."""
+    from strategies.fedavg import FedAvg
+
+    long = order()
+    long["config"] = {**long["config"], "rounds.count": 6}
+    update = FedAvg.update
+
+    def until_fourth(self, params, state, updates, turn):
+        if turn.round == 4:
+            raise KeyboardInterrupt
+        return update(self, params, state, updates, turn)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FedAvg, "update", until_fourth)
+        with pytest.raises(KeyboardInterrupt):
+            child.do(long)
+    return long
+
+
+def test_an_unfinished_run_goes_on(tmp_path: Path, stopped, order):
+    child.do(stopped)
+    assert finished(tmp_path / "run", "one")
+    whole = order()
+    whole["config"] = {**stopped["config"], "output.name": "whole"}
+    child.do(whole)
+    for name in ("metrics.csv", "final/params.safetensors"):
+        one, two = ((tmp_path / run / name).read_bytes() for run in ("run", "whole"))
+        assert one == two
+
+
+def test_an_unfinished_run_is_not_computed_from_the_start(
+    stopped, monkeypatch: pytest.MonkeyPatch
+):
+    from strategies.fedavg import FedAvg
+
+    update, rounds = FedAvg.update, []
+
+    def noting(self, params, state, updates, turn):
+        rounds.append(turn.round)
+        return update(self, params, state, updates, turn)
+
+    monkeypatch.setattr(FedAvg, "update", noting)
+    child.do(stopped)
+    assert rounds == [4, 5, 6]
+
+
+def test_an_unfinished_run_of_other_settings_is_replaced(tmp_path: Path, stopped):
+    config = {**stopped["config"], "local.lr": 0.3}
+    child.do({**stopped, "config": config})
+    assert finished(tmp_path / "run", "one")
+    assert "lr = 0.3" in (tmp_path / "run" / "config.toml").read_text()
+
+
 def test_a_run_of_another_identity_or_with_damaged_files_is_not_finished(
     tmp_path: Path, order
 ):

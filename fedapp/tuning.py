@@ -6,7 +6,6 @@ import torch
 
 from fedapp.algorithm import LocalTask, Part, local_sgd
 from fedapp.models import load, state_of
-from fedapp.params import first_non_finite
 
 log = getLogger("flwr")
 
@@ -17,14 +16,16 @@ UNTUNED = "untuned"
 def tune(task: LocalTask, *, part: Part, epochs: int) -> bool:
     """Train ``task.model`` as ``local_sgd`` does; return whether that went well.
 
-    If loss or result are not finite the model is what it was before. It is left in
-    evaluation mode. For ``predictors``, whose ``task.model`` is a scratch model.
+    If a loss on the training samples is not finite, on the way or afterwards, the model
+    is what it was before. It is left in evaluation mode. For ``predictors``, whose
+    ``task.model`` is a scratch model.
     """
     before = state_of(task.model)
     try:
         with torch.enable_grad():
             local_sgd(task, part=part, epochs=epochs)
-        well = first_non_finite({"model": state_of(task.model)}) is None
+        task.model.eval()
+        well = _is_finite(task)
     except FloatingPointError:
         well = False
     if not well:
@@ -37,3 +38,11 @@ def tune(task: LocalTask, *, part: Part, epochs: int) -> bool:
         load(task.model, before)
     task.model.eval()
     return well
+
+
+@torch.no_grad()
+def _is_finite(task: LocalTask) -> bool:
+    return all(
+        bool(torch.isfinite(task.loss(task.model(images), labels)))
+        for images, labels in task.labelled.in_order(512)
+    )

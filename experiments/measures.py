@@ -15,6 +15,12 @@ MEASURES = {
 }
 """Which accuracy of the last evaluation stands beside the paper's, by measure."""
 
+ALSO = ("rank", "tail-rank", "traffic", "seconds")
+"""What a table may show besides: places among the rows of a column, and costs."""
+
+COSTS = {"traffic": "bytes", "seconds": "seconds"}
+"""Which of these are numbers of a run, and their names in the results."""
+
 
 def over_seeds(values: Sequence[float]) -> tuple[float, float | None]:
     """Return the mean and the sample deviation, which one value does not have."""
@@ -28,6 +34,11 @@ def over_seeds(values: Sequence[float]) -> tuple[float, float | None]:
 def needed(measure: str) -> tuple[str, ...]:
     """Return the names of the accuracies that a table with this measure shows."""
     return tuple(dict.fromkeys([*REPORTED, MEASURES[measure]]))
+
+
+def costs(also: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the costs among what a table also shows."""
+    return tuple(name for word, name in COSTS.items() if word in also)
 
 
 def summarise(

@@ -1,7 +1,8 @@
 """The results to read, in per cent: rows for the screen, and a page of Markdown."""
 
 from experiments.footer import footer
-from experiments.measures import MEASURES, needed
+from experiments.measures import COSTS, MEASURES, REPORTED, needed
+from experiments.places import RANKS, averages, places
 from experiments.results import CellResult, TableResult
 
 TITLES = {
@@ -10,6 +11,10 @@ TITLES = {
     "worst": "worst client",
     "bottom20": "bottom 20 %",
     "gap": "gap",
+    "rank": "rank",
+    "tail-rank": "tail rank",
+    "traffic": "MB",
+    "seconds": "s",
 }
 
 
@@ -24,12 +29,29 @@ def markdown(result: TableResult) -> str:
         "In per cent: mean ± sample deviation over seeds. Clients count equally; the",
         "bottom 20 % is the mean of the lowest fifth, the gap is best minus worst. The",
         "last round is reported, never the best one.",
+        *_explained(result),
         "",
         *rows(result),
         "",
         *footer(result),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _explained(result: TableResult) -> list[str]:
+    """Return what the further columns mean."""
+    also, lines = result.table.also, list[str]()
+    if "rank" in also or "tail-rank" in also:
+        lines += [
+            "The rank is by mean accuracy among the rows of a column, ties sharing the",
+            "average; the tail rank is the mean of those by worst client and by bottom",
+            "20 %.",
+        ]
+    if "traffic" in also:
+        lines += ["MB are sent in training, both ways, by all clients together."]
+    if "seconds" in also:
+        lines += ["Seconds are those of a whole run."]
+    return lines
 
 
 def titles(result: TableResult) -> list[str]:
@@ -40,6 +62,7 @@ def titles(result: TableResult) -> list[str]:
         "",
         *([""] if _has_columns(result) else []),
         *names,
+        *(TITLES[word] for word in result.table.also),
         *([paper] if _has_paper(result) else []),
         "seeds",
     ]
@@ -54,9 +77,20 @@ def cells(result: TableResult, found: CellResult) -> list[str]:
         found.cell.row,
         *([found.cell.column] if _has_columns(result) else []),
         *(numbers or missing),
+        *(_also(result, found, word) for word in result.table.also),
         *(["-" if said is None else f"{said:.2f}"] if _has_paper(result) else []),
         f"{found.count} of {len(result.table.seeds)}",
     ]
+
+
+def _also(result: TableResult, found: CellResult, word: str) -> str:
+    if word in COSTS:
+        if not found.numbers:
+            return "-"
+        value = found.numbers[COSTS[word]][0]
+        return f"{value / 1e6:.1f}" if word == "traffic" else f"{value:.0f}"
+    place = places(result.cells).get(found.cell.name)
+    return f"{getattr(place, RANKS[word]):.1f}" if place is not None else "-"
 
 
 def _number(mean: float, deviation: float | None) -> str:
@@ -78,10 +112,35 @@ def notes(result: TableResult) -> list[str]:
 
 
 def rows(result: TableResult) -> list[str]:
-    """Return the lines of the table, as Markdown."""
+    """Return the lines of the table, as Markdown, and of that over all columns."""
     found = [titles(result), *(cells(result, found) for found in result.cells)]
-    safe = [[cell.replace("|", "\\|") for cell in row] for row in found]
-    line = ["---"] + ["---:"] * (len(safe[0]) - 1)
-    grid = [f"| {' | '.join(row)} |" for row in [safe[0], line, *safe[1:]]]
+    lines = _grid(found)
+    over_all = _over_all(result)
+    if over_all:
+        lines += ["", "Averaged over all columns:", "", *_grid(over_all)]
     remarks = [f"- {note}" for note in notes(result)]
-    return [*grid, "", *remarks] if remarks else grid
+    return [*lines, "", *remarks] if remarks else lines
+
+
+def _over_all(result: TableResult) -> list[list[str]]:
+    """Return the rows of the table over all columns, if places are asked for."""
+    asked = [word for word in RANKS if word in result.table.also]
+    found = averages(result.cells) if asked else {}
+    if not found:
+        return []
+    head = ["", *(TITLES[name] for name in (*REPORTED, *asked))]
+    return [
+        head,
+        *(
+            [row]
+            + [_number(average.accuracy[name], None) for name in REPORTED]
+            + [f"{getattr(average.place, RANKS[word]):.2f}" for word in asked]
+            for row, average in found.items()
+        ),
+    ]
+
+
+def _grid(rows: list[list[str]]) -> list[str]:
+    safe = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    line = ["---"] + ["---:"] * (len(safe[0]) - 1)
+    return [f"| {' | '.join(row)} |" for row in [safe[0], line, *safe[1:]]]

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.measures import needed, summarise
+from experiments.measures import costs, needed, summarise
 from experiments.store import Result, Run
 from experiments.table import Cell, Table
 
@@ -56,11 +56,16 @@ def gather(table: Table, runs: Sequence[tuple[Run, Result]]) -> TableResult:
     cells = []
     for cell in table.cells:
         mine = [(run, result) for run, result in runs if run.cell is cell]
-        whole = [r.accuracy for _, r in mine if r.status == "finished"]
+        whole = [
+            {**r.accuracy, "bytes": r.bytes, "seconds": r.seconds}
+            for _, r in mine
+            if r.status == "finished"
+        ]
         failed = any(result.status == "failed" for _, result in mine)
         complete = len(whole) == len(mine)
         status = "finished" if complete else "failed" if failed else "missing"
-        numbers = summarise(whole, needed(table.measure)) if complete else {}
+        shown = (*needed(table.measure), *costs(table.also))
+        numbers = summarise(whole, shown) if complete else {}
         notes = _notes(mine)
         cells.append(CellResult(cell, status, len(whole), numbers, notes))
     return TableResult(table, tuple(cells), tuple(runs))

@@ -5,7 +5,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, ValidationError
 
-from experiments.measures import MEASURES
+from experiments.measures import ALSO, MEASURES
 from fedapp.config import Section, describe, suggestion
 
 Text = Annotated[str, Field(min_length=1)]
@@ -19,6 +19,7 @@ class TableFile(Section):
     paper: Text
     shows: Text
     measure: Text
+    also: Annotated[list[Text], Field(default_factory=list)]
     seeds: Annotated[list[Seed], Field(min_length=1)]
     all: Annotated[dict[str, Any], Field(default_factory=dict)]
     cell: Annotated[list[dict[str, Any]], Field(min_length=1)]
@@ -44,11 +45,15 @@ def parse(model: type[M], found: Mapping[str, Any]) -> tuple[M | None, list[str]
 
 
 def wrong_words(file: TableFile) -> list[str]:
-    """Return what is wrong with the measure and the seeds of a well-formed file."""
+    """Return what is wrong with the words and the seeds of a well-formed file."""
     found = []
     if file.measure not in MEASURES:
         hint = suggestion(file.measure, MEASURES)
         options = ", ".join(MEASURES)
         found.append(f"measure = {file.measure!r}: expected one of {options}{hint}")
+    for word in file.also:
+        if word not in ALSO:
+            hint = suggestion(word, ALSO)
+            found.append(f"also: {word!r}: expected one of {', '.join(ALSO)}{hint}")
     twice = sorted({seed for seed in file.seeds if file.seeds.count(seed) > 1})
     return found + [f"seeds: {seed} is there twice" for seed in twice]

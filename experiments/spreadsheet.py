@@ -4,23 +4,38 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 
-from experiments.measures import needed
+from experiments.measures import costs, needed
+from experiments.places import RANKS, Place, places
 from experiments.results import CellResult, TableResult
 
 
 def cells_csv(result: TableResult) -> str:
     """Return one row for each cell; accuracies, the paper's too, are fractions."""
-    names = needed(result.table.measure)
+    names = (*needed(result.table.measure), *costs(result.table.also))
     numbers = [column for name in names for column in (name, f"{name}_sd")]
-    head = ["row", "column", "status", "n", *numbers, "measure", "paper_says", "notes"]
-    return _csv(head, [_cell_row(result, cell, names) for cell in result.cells])
+    ranks = [name for word, name in RANKS.items() if word in result.table.also]
+    head = ["row", "column", "status", "n", *numbers, *ranks]
+    head += ["measure", "paper_says", "notes"]
+    where = places(result.cells)
+    return _csv(
+        head,
+        [
+            _cell_row(result, cell, names, ranks, where.get(cell.cell.name))
+            for cell in result.cells
+        ],
+    )
 
 
 def _cell_row(
-    result: TableResult, found: CellResult, names: Sequence[str]
+    result: TableResult,
+    found: CellResult,
+    names: Sequence[str],
+    ranks: Sequence[str],
+    place: Place | None,
 ) -> list[object]:
     cell = found.cell
     numbers = [x for name in names for x in found.numbers.get(name, (None, None))]
+    numbers += [getattr(place, name, None) for name in ranks]
     paper = None if cell.paper_says is None else round(cell.paper_says / 100, 6)
     start = [cell.row, cell.column, found.status, found.count]
     return [*start, *numbers, result.table.measure, paper, "; ".join(found.notes)]
@@ -28,14 +43,15 @@ def _cell_row(
 
 def runs_csv(result: TableResult) -> str:
     """Return one row for each cell and seed, from which the cells can be recomputed."""
-    names = needed(result.table.measure)
+    names, more = needed(result.table.measure), costs(result.table.also)
     rows = [
         [run.cell.row, run.cell.column, run.seed, found.status]
         + [found.accuracy.get(name) for name in names]
+        + [getattr(found, name) if found.accuracy else None for name in more]
         + [run.identity]
         for run, found in result.runs
     ]
-    return _csv(["row", "column", "seed", "status", *names, "identity"], rows)
+    return _csv(["row", "column", "seed", "status", *names, *more, "identity"], rows)
 
 
 def _csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -70,7 +70,8 @@ class Result:
     """What is known of a run; ``cause`` says why it failed.
 
     ``accuracy`` and ``seconds`` are of its summary, ``about`` has commit, versions,
-    hardware and data; all empty unless it is finished.
+    hardware and data, ``bytes`` are those of its training, both ways; all empty unless
+    it is finished.
     """
 
     status: Literal["finished", "failed", "missing"]
@@ -78,6 +79,7 @@ class Result:
     accuracy: Mapping[str, float]
     seconds: float
     about: Mapping[str, Any]
+    bytes: int = 0
 
 
 def finished(folder: Path, identity: str) -> bool:
@@ -101,7 +103,9 @@ def result_of(run: Run, cause: str = "") -> Result:
         config = tomllib.loads((run.folder / "config.toml").read_text("utf-8"))
         about = {**read_json(run.folder / RECORD), "versions": config["versions"]}
         total = float(summary["seconds"]["total"])
-        return Result("finished", "", summary["accuracy"], total, about)
+        traffic = summary["traffic"]
+        bytes_ = traffic["down_bytes"] + traffic["up_bytes"]
+        return Result("finished", "", summary["accuracy"], total, about, bytes_)
     if not cause:
         cause = failure_of(run.folder)
     return Result("failed" if cause else "missing", cause, {}, 0.0, {})

@@ -41,6 +41,7 @@ class Table:
     paper: str
     shows: str
     measure: str
+    also: tuple[str, ...]
     seeds: tuple[int, ...]
     cells: tuple[Cell, ...]
 
@@ -70,7 +71,15 @@ def read_table(path: Path) -> Table:
     problems += wrong
     if file is None or problems:
         raise TableError("\n".join(f"{path.name}: {line}" for line in problems))
-    return Table(path, file.paper, file.shows, file.measure, (*file.seeds,), cells)
+    return Table(
+        path=path,
+        paper=file.paper,
+        shows=file.shows,
+        measure=file.measure,
+        also=(*file.also,),
+        seeds=(*file.seeds,),
+        cells=cells,
+    )
 
 
 def _flat(found: object) -> dict[str, Scalar]:

@@ -72,6 +72,7 @@ class ModelSettings(Section):
     """The network."""
 
     name: str = about("network: mlp, cnn, cnn-small, resnet18, mobilenet-v2")
+    width: float = about("multiplies the channels of its layers", gt=0, le=16)
 
 
 class RoundSettings(Section):

@@ -8,10 +8,14 @@ from importlib.metadata import entry_points
 
 from pydantic import BaseModel, ValidationError
 
+from client_apps.fedala import LocalFedALA
 from client_apps.fedavg_se import LocalFedAvgSE
+from client_apps.fedbabu import LocalFedBABU
 from client_apps.fedper import LocalFedPer
+from client_apps.fedrep import LocalFedRep
 from client_apps.hdc_fl import LocalHdcFl
 from client_apps.local_only import LocalAlone
+from client_apps.pfedcs import LocalPFedCS
 from client_apps.sgd import LocalSGD
 from fedapp.algorithm import LocalAlgorithm
 from fedapp.config import (
@@ -32,6 +36,7 @@ from strategies.fedavg_se import FedAvgSE
 from strategies.fedper import FedPer
 from strategies.hdc_fl import HdcFl
 from strategies.local_only import LocalOnly
+from strategies.pfedcs import PFedCS
 
 GROUP = "fedapp.methods"
 """Entry-point group in which other packages offer a ``Method``."""
@@ -68,6 +73,18 @@ METHODS = {
     ),
     "fedper": Method(
         FedPer, LocalFedPer, "shared encoder, private head (Arivazhagan 2019)"
+    ),
+    "fedrep": Method(
+        FedPer, LocalFedRep, "FedPer, head first and encoder after it (Collins 2021)"
+    ),
+    "fedbabu": Method(
+        FedPer, LocalFedBABU, "shared encoder, fixed head, tuned at the end (Oh 2022)"
+    ),
+    "fedala": Method(
+        FedAvg, LocalFedALA, "FedAvg from a learned mix with the own model (Zhang 2023)"
+    ),
+    "pfedcs": Method(
+        PFedCS, LocalPFedCS, "FedPer that first learns from similar heads (Wu 2025)"
     ),
     "local": Method(
         LocalOnly, LocalAlone, "every client alone, no communication", "local-only"

@@ -1,6 +1,7 @@
 """Image classifiers: an encoder and a linear head, by name.
 
-Every model is built for the data at hand: image size, channels and classes.
+Every model is built for the data at hand: image size, channels and classes. ``width``
+multiplies the channels and units of its layers; 1 is the model as it was published.
 """
 
 from collections.abc import Callable
@@ -35,30 +36,41 @@ class Classifier(nn.Module):
         return self.head(self.encoder(images))
 
 
-def mlp(image: ImageShape) -> tuple[nn.Module, int]:
+def scaled(size: int, width: float) -> int:
+    """Return ``size`` times ``width``, rounded, at least 1."""
+    return max(1, round(size * width))
+
+
+def mlp(image: ImageShape, width: float) -> tuple[nn.Module, int]:
     """Return a two-layer perceptron of 200 units each (McMahan et al. 2017, 2NN)."""
     pixels = image.channels * image.height * image.width
-    layers = [nn.Flatten(), nn.Linear(pixels, 200), nn.ReLU()]
-    return nn.Sequential(*layers, nn.Linear(200, 200), nn.ReLU()), 200
+    units = scaled(200, width)
+    layers = [nn.Flatten(), nn.Linear(pixels, units), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(units, units), nn.ReLU()), units
 
 
-def cnn(image: ImageShape) -> tuple[nn.Module, int]:
+def cnn(image: ImageShape, width: float) -> tuple[nn.Module, int]:
     """Return the FedAvg CNN: two 5x5 convolutions (32, 64), pooling, 512 units.
 
     McMahan et al. 2017; with 28x28 grey images and no padding it and a head for 10
     classes have 582,026 parameters. Images below 16 pixels are padded by 2 so that
     something is left after the second pooling.
     """
-    return _two_convolutions(image, kernel=5, channels=(32, 64), hidden=512)
+    return _two_convolutions(image, width, kernel=5, channels=(32, 64), hidden=512)
 
 
-def cnn_small(image: ImageShape) -> tuple[nn.Module, int]:
+def cnn_small(image: ImageShape, width: float) -> tuple[nn.Module, int]:
     """Return a small CNN: two 3x3 convolutions (16, 32), pooling, 64 units."""
-    return _two_convolutions(image, kernel=3, channels=(16, 32), hidden=64)
+    return _two_convolutions(image, width, kernel=3, channels=(16, 32), hidden=64)
 
 
 def _two_convolutions(
-    image: ImageShape, *, kernel: int, channels: tuple[int, int], hidden: int
+    image: ImageShape,
+    width: float,
+    *,
+    kernel: int,
+    channels: tuple[int, int],
+    hidden: int,
 ) -> tuple[nn.Module, int]:
     small = min(image.height, image.width) < 16
     padding = kernel // 2 if small else 0
@@ -66,13 +78,13 @@ def _two_convolutions(
     def after(size: int) -> int:
         return (size + 2 * padding - kernel + 1) // 2
 
-    height, width = after(after(image.height)), after(after(image.width))
-    if min(height, width) < 1:
+    rows, columns = after(after(image.height)), after(after(image.width))
+    if min(rows, columns) < 1:
         raise ValueError(
             f"images of {image.height}x{image.width} pixels are too small for two "
             "convolutions with pooling; use model.name = 'mlp'"
         )
-    first, second = channels
+    first, second, units = (scaled(size, width) for size in (*channels, hidden))
     encoder = nn.Sequential(
         nn.Conv2d(image.channels, first, kernel, padding=padding),
         nn.ReLU(),
@@ -81,42 +93,66 @@ def _two_convolutions(
         nn.ReLU(),
         nn.MaxPool2d(2),
         nn.Flatten(),
-        nn.Linear(second * height * width, hidden),
+        nn.Linear(second * rows * columns, units),
         nn.ReLU(),
     )
-    return encoder, hidden
+    return encoder, units
 
 
-def resnet18(image: ImageShape) -> tuple[nn.Module, int]:
-    """Return torchvision's ResNet-18; up to 64 pixels with a 3x3 stem, no pooling."""
+def resnet18(image: ImageShape, width: float) -> tuple[nn.Module, int]:
+    """Return torchvision's ResNet-18; up to 64 pixels with a 3x3 stem, no pooling.
+
+    Its stages have 64, 128, 256 and 512 channels, times ``width``.
+    """
     # Imported here: it takes seconds, in every worker.
-    from torchvision.models import resnet18
+    from torchvision.models.resnet import BasicBlock, ResNet
 
-    net = resnet18(weights=None)
+    first = scaled(64, width)
+
+    class Scaled(ResNet):
+        def _make_layer(
+            self, block: type, planes: int, *rest: int, **options: int
+        ) -> nn.Sequential:
+            if planes == 64:
+                self.inplanes = first
+            channels = planes // 64 * first
+            return super()._make_layer(block, channels, *rest, **options)
+
+    net = Scaled(BasicBlock, [2, 2, 2, 2])
+    net.bn1 = nn.BatchNorm2d(first)
     if max(image.height, image.width) <= 64:
-        net.conv1 = nn.Conv2d(image.channels, 64, 3, padding=1, bias=False)
+        net.conv1 = nn.Conv2d(image.channels, first, 3, padding=1, bias=False)
         net.maxpool = nn.Identity()
-    elif image.channels != 3:
-        net.conv1 = nn.Conv2d(image.channels, 64, 7, stride=2, padding=3, bias=False)
+    elif image.channels != 3 or first != 64:
+        net.conv1 = nn.Conv2d(image.channels, first, 7, stride=2, padding=3, bias=False)
     net.fc = nn.Identity()
-    return net, 512
+    return net, 8 * first
 
 
-def mobilenet_v2(image: ImageShape) -> tuple[nn.Module, int]:
-    """Return torchvision's MobileNetV2 without dropout; stem stride 1 to 64 pixels."""
+def mobilenet_v2(image: ImageShape, width: float) -> tuple[nn.Module, int]:
+    """Return torchvision's MobileNetV2 without dropout; stem stride 1 to 64 pixels.
+
+    Its ``width`` rounds channels to multiples of 8 and never narrows the last layer.
+    """
     from torchvision.models import mobilenet_v2
 
-    net = mobilenet_v2(weights=None)
+    net = mobilenet_v2(weights=None, width_mult=width)
     small = max(image.height, image.width) <= 64
     if small or image.channels != 3:
+        stem = net.features[0][0]
         net.features[0][0] = nn.Conv2d(
-            image.channels, 32, 3, stride=1 if small else 2, padding=1, bias=False
+            image.channels,
+            stem.out_channels,
+            3,
+            stride=1 if small else 2,
+            padding=1,
+            bias=False,
         )
     net.classifier = nn.Identity()
-    return net, 1280
+    return net, net.last_channel
 
 
-MODELS: dict[str, Callable[[ImageShape], tuple[nn.Module, int]]] = {
+MODELS: dict[str, Callable[[ImageShape, float], tuple[nn.Module, int]]] = {
     "mlp": mlp,
     "cnn": cnn,
     "cnn-small": cnn_small,
@@ -125,7 +161,9 @@ MODELS: dict[str, Callable[[ImageShape], tuple[nn.Module, int]]] = {
 }
 
 
-def build(name: str, image: ImageShape, classes: int, *, seed: int) -> Classifier:
+def build(
+    name: str, image: ImageShape, classes: int, *, seed: int, width: float = 1.0
+) -> Classifier:
     """Return model ``name`` with weights drawn from ``seed``, and nothing else.
 
     The same arguments give the same bits on every machine of one kind; the global
@@ -133,7 +171,7 @@ def build(name: str, image: ImageShape, classes: int, *, seed: int) -> Classifie
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        encoder, features = MODELS[name](image)
+        encoder, features = MODELS[name](image, width)
         return Classifier(encoder, features, classes)
 
 

@@ -135,7 +135,13 @@ class Run:
             cfg["run-key"] = run_key(self.folder.path, clients.names, data)
             log.log(INFO, "Devices: %s; each has %s", ", ".join(clients.names), data)
             log.log(INFO, "They bring their data: %s are ignored", ", ".join(IGNORED))
-        model = build_model(settings.model.name, image, classes, seed=settings.seed)
+        model = build_model(
+            settings.model.name,
+            image,
+            classes,
+            seed=settings.seed,
+            width=settings.model.width,
+        )
         self.strategy = self._strategy(clients, cfg, groups, sizes)
         self.ledger.spent("startup", self.ledger.started)
         arrays = records.to_record(state_of(model))

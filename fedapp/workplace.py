@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from fedapp.algorithm import LocalTask, Scalars
-from fedapp.config import DataSettings, Scalar, Settings
+from fedapp.config import DataSettings, ModelSettings, Scalar, Settings
 from fedapp.data.clients import (
     ClientCache,
     ClientData,
@@ -70,10 +70,14 @@ def prepare_process(settings: Settings, *, seed: int) -> None:
 
 @functools.lru_cache(maxsize=2)
 def scratch_model(
-    name: str, image: ImageShape, classes: int, seed: int, device: torch.device
+    wanted: ModelSettings,
+    image: ImageShape,
+    classes: int,
+    seed: int,
+    device: torch.device,
 ) -> tuple[Classifier, Params]:
     """Return a model to work in and the common initial state; built once."""
-    model = build(name, image, classes, seed=seed)
+    model = build(wanted.name, image, classes, seed=seed, width=wanted.width)
     initial = state_of(model)
     model = model.to(device)
     if any(isinstance(module, nn.Conv2d) for module in model.modules()):
@@ -151,7 +155,7 @@ def build_task(
         data, image, classes = _device_data(settings, data_path(node, who.name))
     device = device_of(settings)
     model, initial = scratch_model(
-        settings.model.name, image, classes, settings.seed, device
+        settings.model, image, classes, settings.seed, device
     )
     local = settings.local
     task = LocalTask(

@@ -3,7 +3,7 @@
 import csv
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +132,44 @@ def line_task(points: list[tuple[float, float]], **changes: Any) -> LocalTask:
         "loss": half_square,
     }
     return LocalTask(**values | changes)
+
+
+class Normed(nn.Module):
+    """A linear encoder with BatchNorm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.norm(self.linear(images))
+
+
+def normed_task(count: int, **changes: Any) -> LocalTask:
+    """Return a task of telling two classes apart; the encoder has BatchNorm."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = Classifier(Normed(), 3, 2)
+    samples = Samples(
+        torch.randn(count, 4, generator=generator), torch.arange(count) % 2
+    )
+    task = LocalTask(
+        model=model,
+        initial=state_of(model),
+        received={},
+        labelled=samples,
+        classes=2,
+        seed=0,
+        client=0,
+        lr=0.1,
+        epochs=2,
+        batch_size=4,
+        momentum=0.9,
+        weight_decay=0.01,
+    )
+    return replace(task, **changes)
 
 
 @pytest.fixture

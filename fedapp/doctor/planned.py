@@ -16,7 +16,13 @@ def planned(settings: Settings, found: Look, *, workers: int, cpus: int) -> Plan
         If the network cannot be built for such images.
     """
     data = settings.data
-    model = build(settings.model.name, found.image, found.classes, seed=settings.seed)
+    model = build(
+        settings.model.name,
+        found.image,
+        found.classes,
+        seed=settings.seed,
+        width=settings.model.width,
+    )
     used = found.samples
     if data.samples_per_client:
         each = data.samples_per_client / (1 - data.test_fraction)

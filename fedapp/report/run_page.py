@@ -69,6 +69,8 @@ def _lead(run: RunData) -> str:
     if fraction < 1:
         words.append(f"{100 * fraction:g} % of {who} train in a round")
     words += [f"model {given['model.name']}"] if "model.name" in given else []
+    width = float(given.get("model.width", 1.0))
+    words += [f"width {width:g}"] if width != 1 else []
     return ", ".join([word for word in words if word] + [f"seed {seed}"])
 
 

@@ -2,49 +2,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import half_square, line_model, line_task
-from torch import nn
+from conftest import half_square, line_model, line_task, normed_task
 
-from fedapp.algorithm import LocalTask, local_sgd, score, seeded
+from fedapp.algorithm import local_sgd, score, seeded
 from fedapp.data.samples import Samples
-from fedapp.models import Classifier, ImageShape, build, state_of
-
-
-class Normed(nn.Module):
-    """A linear encoder with BatchNorm."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(4, 3)
-        self.norm = nn.BatchNorm1d(3)
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return self.norm(self.linear(images))
-
-
-def normed_task(count: int, **changes: object) -> LocalTask:
-    generator = torch.Generator().manual_seed(0)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = Classifier(Normed(), 3, 2)
-    samples = Samples(
-        torch.randn(count, 4, generator=generator), torch.arange(count) % 2
-    )
-    task = LocalTask(
-        model=model,
-        initial=state_of(model),
-        received={},
-        labelled=samples,
-        classes=2,
-        seed=0,
-        client=0,
-        lr=0.1,
-        epochs=2,
-        batch_size=4,
-        momentum=0.9,
-        weight_decay=0.01,
-    )
-    return replace(task, **changes)
+from fedapp.models import ImageShape, build, state_of
 
 
 def test_three_steps_by_hand():

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from fedapp.models import MODELS, ImageShape, build, load, state_of
+from fedapp.models import MODELS, ImageShape, build, load, scaled, state_of
 
 CIFAR = ImageShape(3, 32, 32)
 
@@ -28,6 +28,61 @@ def test_large_models_have_their_known_sizes(name, encoder, buffers, counters, w
     assert sum(b.numel() for b in kinds if b.is_floating_point()) == buffers
     assert sum(1 for b in kinds if not b.is_floating_point()) == counters
     assert model.head.weight.shape == (100, width)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2"])
+def test_at_width_one_large_models_are_torchvisions_bit_for_bit(name):
+    from torchvision import models
+
+    torch.manual_seed(3)
+    theirs = getattr(models, name)(weights=None).state_dict()
+    image = ImageShape(3, 96, 96)
+    ours = state_of(build(name.replace("_", "-"), image, 10, seed=3).encoder)
+    assert ours.keys() == {n for n in theirs if not n.startswith(("fc", "classifier"))}
+    assert all(torch.equal(leaf, theirs[n]) for n, leaf in ours.items())
+
+
+def test_width_multiplies_the_channels_of_every_stage():
+    narrow = state_of(build("resnet18", CIFAR, 10, seed=0, width=0.125))
+    usual = state_of(build("resnet18", CIFAR, 10, seed=0))
+    assert narrow.keys() == usual.keys()
+    for name, leaf in usual.items():
+        # The image's channels and the classes are not the model's own.
+        kept = {"encoder.conv1.weight": 1, "head.weight": 0, "head.bias": 0}.get(name)
+        sizes = [n if i == kept else n // 8 for i, n in enumerate(leaf.shape)]
+        if name.endswith("conv1.weight") or "conv2" in name or "downsample.0" in name:
+            sizes[2:] = leaf.shape[2:]
+        assert list(narrow[name].shape) == sizes, name
+
+
+@pytest.mark.parametrize(
+    ("name", "features"),
+    [
+        ("mlp", 20),
+        ("cnn", 51),
+        ("cnn-small", 6),
+        ("resnet18", 48),
+        ("mobilenet-v2", 1280),
+    ],
+)
+def test_every_model_has_a_width(name, features):
+    model = build(name, ImageShape(1, 28, 28), 10, seed=0, width=0.1).eval()
+    assert model.head.in_features == features
+    assert floats(model) < floats(build(name, ImageShape(1, 28, 28), 10, seed=0))
+    with torch.inference_mode():
+        assert model(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
+
+
+def test_a_layer_is_never_without_channels():
+    assert [scaled(16, width) for width in (0.001, 0.1, 1.0, 1.5)] == [1, 2, 16, 24]
+
+
+def test_the_width_reaches_server_and_clients(run):
+    done = run("fedper", model__width=0.1, rounds__count=1)
+    params = done.tensors("final/params.safetensors")["params"]
+    assert params["1.weight"].shape == (20, 64)
+    memory = next((done.path / "memory").rglob("*.safetensors"))
+    assert done.tensors(str(memory))["head"]["weight"].shape == (10, 20)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -2,15 +2,19 @@
 
 import functools
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from client_apps.dac import LocalDac
+from client_apps.ditto import LocalDitto
 from client_apps.fedavg_se import LocalFedAvgSE
 from client_apps.fedper import LocalFedPer
 from client_apps.hdc_fl import LocalHdcFl
+from client_apps.ifca import LocalIfca
 from client_apps.local_only import LocalAlone
 from client_apps.sgd import LocalSGD
 from fedapp.algorithm import LocalAlgorithm
@@ -25,13 +29,16 @@ from fedapp.config import (
 )
 from fedapp.data.images import DATASETS
 from fedapp.data.shift import parse_shift
-from fedapp.models import MODELS
+from fedapp.models import MODELS, Change, Classifier, ImageShape, build
 from fedapp.strategy import RoundStrategy
+from strategies.dac import Dac
 from strategies.fedavg import FedAvg
 from strategies.fedavg_se import FedAvgSE
 from strategies.fedper import FedPer
 from strategies.hdc_fl import HdcFl
+from strategies.ifca import Ifca
 from strategies.local_only import LocalOnly
+from strategies.oracle import Oracle
 
 GROUP = "fedapp.methods"
 """Entry-point group in which other packages offer a ``Method``."""
@@ -44,7 +51,9 @@ class Method:
     The fields that the halves declare as ``Annotated[..., pydantic.Field(...)]`` are
     the settings of the table ``section`` (the method's name if empty). A method from
     another package has its settings in the text of ``plugin.settings``, read as TOML,
-    and ``plugin``, its pydantic model, checks them.
+    and ``plugin``, its pydantic model, checks them. ``change`` makes, of these
+    settings, what the method does to the run's model when it is built; the same
+    settings give equal values.
     """
 
     server: type[RoundStrategy]
@@ -52,6 +61,7 @@ class Method:
     summary: str
     section: str = ""
     plugin: type[BaseModel] | None = None
+    change: Callable[[Mapping[str, Any]], Change] | None = None
 
     @property
     def classes(self) -> tuple[type, type]:
@@ -74,6 +84,18 @@ METHODS = {
     ),
     "hdc-fl": Method(
         HdcFl, LocalHdcFl, "soft mixtures of group encoders, grouped by head geometry"
+    ),
+    "oracle": Method(
+        Oracle, LocalSGD, "FedAvg within each true group, which it is told"
+    ),
+    "ifca": Method(
+        Ifca, LocalIfca, "cluster models, each client picks the best (Ghosh 2020)"
+    ),
+    "ditto": Method(
+        FedAvg, LocalDitto, "FedAvg, and own models pulled towards it (Li 2021)"
+    ),
+    "dac": Method(
+        Dac, LocalDac, "models of similar peers, drawn softly (Listo Zec 2022)"
     ),
 }
 
@@ -113,6 +135,20 @@ def method_named(name: str) -> Method:
         hint = suggestion(name, table()) or "; see: fedapp methods"
         raise SettingsError(f"method = {name!r}: there is no such method{hint}")
     return table()[name]
+
+
+def change_of(settings: Settings) -> Change | None:
+    """Return what the run's method does to a model that was just built, if anything."""
+    make = method_named(settings.method).change
+    return None if make is None else make(settings.table)
+
+
+def network(
+    settings: Settings, image: ImageShape, classes: int, *, seed: int
+) -> Classifier:
+    """Return the model of a run, for these images, drawn from ``seed``."""
+    name, change = settings.model.name, change_of(settings)
+    return build(name, image, classes, seed=seed, change=change)
 
 
 def check_settings(flat: Flat) -> Settings:

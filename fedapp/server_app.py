@@ -1,7 +1,7 @@
 """The ServerApp: read config, prepare data, build the strategy, run, save."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from logging import ERROR, INFO, getLogger
@@ -20,9 +20,9 @@ from fedapp.devices import IGNORED, agreed, run_key
 from fedapp.exchange import RunStopped
 from fedapp.files import sha256
 from fedapp.ledger import Ledger
-from fedapp.methods import check_settings, table
+from fedapp.methods import check_settings, network, table
 from fedapp.models import ImageShape, state_of
-from fedapp.models import build as build_model
+from fedapp.params import Params
 from fedapp.registration import Clients
 from fedapp.report.build import try_report
 from fedapp.run_folder import RunFolder, check_same, read_config
@@ -93,6 +93,11 @@ def run_path(settings: Settings) -> Path:
     return Path(settings.output.dir).expanduser().absolute() / name
 
 
+def _initial(settings: Settings, image: ImageShape, classes: int, seed: int) -> Params:
+    """Return the initial state of the run's model, drawn from ``seed``."""
+    return state_of(network(settings, image, classes, seed=seed))
+
+
 class Run:
     """One run, from settings to summary."""
 
@@ -135,8 +140,9 @@ class Run:
             cfg["run-key"] = run_key(self.folder.path, clients.names, data)
             log.log(INFO, "Devices: %s; each has %s", ", ".join(clients.names), data)
             log.log(INFO, "They bring their data: %s are ignored", ", ".join(IGNORED))
-        model = build_model(settings.model.name, image, classes, seed=settings.seed)
-        self.strategy = self._strategy(clients, cfg, groups, sizes)
+        model = network(settings, image, classes, seed=settings.seed)
+        fresh = partial(_initial, settings, image, classes)
+        self.strategy = self._strategy(clients, cfg, groups, sizes, fresh)
         self.ledger.spent("startup", self.ledger.started)
         arrays = records.to_record(state_of(model))
         del model
@@ -197,6 +203,7 @@ class Run:
         cfg: Mapping[str, Scalar],
         groups: list[int],
         sizes: list[int],
+        fresh: Callable[[int], Params],
     ) -> RoundStrategy:
         settings, rounds = self.settings, self.settings.rounds
         shared: dict[str, Any] = {
@@ -212,6 +219,7 @@ class Run:
             "reply_seconds": rounds.reply_seconds,
             "groups": groups,
             "sizes": sizes,
+            "fresh": fresh,
             "cfg": cfg,
             "folder": self.folder,
             "alive": self._alive,

@@ -22,8 +22,8 @@ from fedapp.data.samples import Samples
 from fedapp.devices import data_path
 from fedapp.files import sha256
 from fedapp.memory import Who
-from fedapp.methods import check_settings
-from fedapp.models import Classifier, ImageShape, build, state_of
+from fedapp.methods import change_of, check_settings
+from fedapp.models import Change, Classifier, ImageShape, build, state_of
 from fedapp.params import Params, Payload
 
 CACHE = ClientCache()
@@ -70,10 +70,15 @@ def prepare_process(settings: Settings, *, seed: int) -> None:
 
 @functools.lru_cache(maxsize=2)
 def scratch_model(
-    name: str, image: ImageShape, classes: int, seed: int, device: torch.device
+    name: str,
+    image: ImageShape,
+    classes: int,
+    seed: int,
+    device: torch.device,
+    change: Change | None,
 ) -> tuple[Classifier, Params]:
     """Return a model to work in and the common initial state; built once."""
-    model = build(name, image, classes, seed=seed)
+    model = build(name, image, classes, seed=seed, change=change)
     initial = state_of(model)
     model = model.to(device)
     if any(isinstance(module, nn.Conv2d) for module in model.modules()):
@@ -151,7 +156,12 @@ def build_task(
         data, image, classes = _device_data(settings, data_path(node, who.name))
     device = device_of(settings)
     model, initial = scratch_model(
-        settings.model.name, image, classes, settings.seed, device
+        settings.model.name,
+        image,
+        classes,
+        settings.seed,
+        device,
+        change_of(settings),
     )
     local = settings.local
     task = LocalTask(

@@ -29,7 +29,7 @@ def reply(client, cluster, value, count):
 
 
 def regression(slope, models, **changes):
-    """Return a task of fitting y = slope x, with cluster models e * h = their slopes."""
+    """Return a task of fitting y = slope x, with cluster models of such slopes."""
     received = {
         f"cluster-{g}": state_of(line_model(encoder=value))
         for g, value in enumerate(models)

@@ -12,7 +12,8 @@ within a client it is constant, and batch statistics would make it 0.
 """
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -70,7 +71,8 @@ class Film(Conditioned):
         return functional.linear(seen.flatten(1), self.weight, self.bias)
 
 
-class Condition(NamedTuple):
+@dataclass(frozen=True)
+class Condition:
     """How long s is and how a model sees it; called with a model, makes it so."""
 
     length: int

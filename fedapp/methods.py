@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from client_apps.conditional import LocalConditional, condition_of
 from client_apps.dac import LocalDac
 from client_apps.ditto import LocalDitto
 from client_apps.fedavg_se import LocalFedAvgSE
@@ -31,6 +32,7 @@ from fedapp.data.images import DATASETS
 from fedapp.data.shift import parse_shift
 from fedapp.models import MODELS, Change, Classifier, ImageShape, build
 from fedapp.strategy import RoundStrategy
+from strategies.conditional import Conditional
 from strategies.dac import Dac
 from strategies.fedavg import FedAvg
 from strategies.fedavg_se import FedAvgSE
@@ -84,6 +86,12 @@ METHODS = {
     ),
     "hdc-fl": Method(
         HdcFl, LocalHdcFl, "soft mixtures of group encoders, grouped by head geometry"
+    ),
+    "conditional": Method(
+        Conditional,
+        LocalConditional,
+        "one model that sees a statistic of its client (Brännvall 2026)",
+        change=condition_of,
     ),
     "oracle": Method(
         Oracle, LocalSGD, "FedAvg within each true group, which it is told"

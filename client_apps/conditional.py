@@ -83,7 +83,7 @@ class LocalConditional(LocalAlgorithm):
         mark = fingerprint(task.labelled)
         if "statistic" not in memory or int(memory["statistic"]["of"]) != mark:
             s = statistic(
-                self._recipe(task),
+                self.recipe(task.seed),
                 task.labelled,
                 classes=task.classes,
                 client=task.client,
@@ -92,13 +92,14 @@ class LocalConditional(LocalAlgorithm):
             news["statistic"] = {"s": torch.from_numpy(s), "of": torch.tensor(mark)}
         return {**memory, **news} if news else memory
 
-    def _recipe(self, task: LocalTask) -> Recipe:
+    def recipe(self, seed: int) -> Recipe:
+        """Return how s is made; the run's ``seed`` draws the public matrices."""
         return Recipe(
             mode=self.stat_mode,
             length=self.length,
             label_scale=self.label_scale,
             transform=self.transform,
-            seed=task.seed,
+            seed=seed,
         )
 
 

@@ -28,10 +28,14 @@ from fedapp.config import (
     suggestion,
     table_fields,
 )
-from fedapp.data.images import DATASETS
+from fedapp.data.images import DATASETS, ImageSet
+from fedapp.data.manifest import Manifest
 from fedapp.data.shift import parse_shift
 from fedapp.models import MODELS, Change, Classifier, ImageShape, build
+from fedapp.params import Payload
+from fedapp.statistics.diagnosis import diagnose
 from fedapp.strategy import RoundStrategy
+from fedapp.turn import State
 from strategies.conditional import Conditional
 from strategies.dac import Dac
 from strategies.fedavg import FedAvg
@@ -46,6 +50,9 @@ GROUP = "fedapp.methods"
 """Entry-point group in which other packages offer a ``Method``."""
 
 
+Diagnose = Callable[[LocalAlgorithm, ImageSet, Manifest, State], Mapping[str, Payload]]
+
+
 @dataclass(frozen=True)
 class Method:
     """The two halves of a method and one line about it.
@@ -55,7 +62,8 @@ class Method:
     another package has its settings in the text of ``plugin.settings``, read as TOML,
     and ``plugin``, its pydantic model, checks them. ``change`` makes, of these
     settings, what the method does to the run's model when it is built; the same
-    settings give equal values.
+    settings give equal values. ``diagnose`` returns tensors to be written into the run
+    folder of a simulation, by file: for reports, never for training.
     """
 
     server: type[RoundStrategy]
@@ -64,6 +72,7 @@ class Method:
     section: str = ""
     plugin: type[BaseModel] | None = None
     change: Callable[[Mapping[str, Any]], Change] | None = None
+    diagnose: Diagnose | None = None
 
     @property
     def classes(self) -> tuple[type, type]:
@@ -92,6 +101,7 @@ METHODS = {
         LocalConditional,
         "one model that sees a statistic of its client (Brännvall 2026)",
         change=condition_of,
+        diagnose=diagnose,
     ),
     "oracle": Method(
         Oracle, LocalSGD, "FedAvg within each true group, which it is told"

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
-from logging import ERROR, INFO, getLogger
+from logging import ERROR, INFO, WARNING, getLogger
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from flwr.serverapp import Grid, ServerApp
 from fedapp import records, watchdog
 from fedapp.config import Flat, Scalar, Settings, build
 from fedapp.data.clients import Manifest, make_manifest
-from fedapp.data.images import load_images
+from fedapp.data.images import ImageSet, load_images
 from fedapp.devices import IGNORED, agreed, run_key
 from fedapp.exchange import RunStopped
 from fedapp.files import sha256
@@ -105,6 +105,7 @@ class Run:
         self.settings = settings
         self.folder = folder
         self.strategy: RoundStrategy | None = None
+        self.data: tuple[ImageSet, Manifest] | None = None
         self.ledger = Ledger(folder)
 
     def execute(self, grid: Grid) -> None:
@@ -175,6 +176,7 @@ class Run:
             augment=data.augment,
         )
         self._keep(manifest)
+        self.data = images, manifest
         for note in manifest.notes:
             log.log(INFO, "data: %s", note)
         return manifest
@@ -242,6 +244,8 @@ class Run:
         The last comes last: whoever waits for the run takes it for its end.
         """
         self._save(status, error)
+        if status != "interrupted":
+            self._diagnose()
         if self.settings.output.report and status != "interrupted":
             self._say(stage="writing the report")
             try_report(self.folder.path)
@@ -262,6 +266,19 @@ class Run:
             log.log(ERROR, "the end of the run could not be written: %s", problem)
             if status == "completed":
                 raise
+
+    def _diagnose(self) -> None:
+        """Write what the method shows of a simulation's data; trouble is logged."""
+        method = table()[self.settings.method]
+        if method.diagnose is None or self.data is None or self.strategy is None:
+            return
+        algorithm = build(method.client, self.settings.table)
+        try:
+            found = method.diagnose(algorithm, *self.data, self.strategy.state)
+            for file, payload in found.items():
+                self.folder.tensors(file, payload)
+        except (OSError, ValueError) as problem:
+            log.log(WARNING, "no diagnosis was written: %s", problem)
 
     def _say(self, **news: Any) -> None:
         try:

@@ -71,7 +71,7 @@ class DataSettings(Section):
 class ModelSettings(Section):
     """The network."""
 
-    name: str = about("network: mlp, cnn, cnn-small, resnet18, mobilenet-v2")
+    name: str = about("network: mlp, cnn, cnn-small, cnn-128, resnet18, mobilenet-v2")
     width: float = about("multiplies the channels of its layers", gt=0, le=16)
 
 

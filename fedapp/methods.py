@@ -2,18 +2,23 @@
 
 import functools
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from client_apps.conditional import LocalConditional, condition_of
+from client_apps.dac import LocalDac
+from client_apps.ditto import LocalDitto
 from client_apps.fedala import LocalFedALA
 from client_apps.fedavg_se import LocalFedAvgSE
 from client_apps.fedbabu import LocalFedBABU
 from client_apps.fedper import LocalFedPer
 from client_apps.fedrep import LocalFedRep
 from client_apps.hdc_fl import LocalHdcFl
+from client_apps.ifca import LocalIfca
 from client_apps.local_only import LocalAlone
 from client_apps.pfedcs import LocalPFedCS
 from client_apps.sgd import LocalSGD
@@ -27,19 +32,30 @@ from fedapp.config import (
     suggestion,
     table_fields,
 )
-from fedapp.data.images import DATASETS
+from fedapp.data.images import DATASETS, ImageSet
+from fedapp.data.manifest import Manifest
 from fedapp.data.shift import parse_shift
-from fedapp.models import MODELS
+from fedapp.models import MODELS, Change, Classifier, ImageShape, build
+from fedapp.params import Payload
+from fedapp.statistics.diagnosis import diagnose
 from fedapp.strategy import RoundStrategy
+from fedapp.turn import State
+from strategies.conditional import Conditional
+from strategies.dac import Dac
 from strategies.fedavg import FedAvg
 from strategies.fedavg_se import FedAvgSE
 from strategies.fedper import FedPer
 from strategies.hdc_fl import HdcFl
+from strategies.ifca import Ifca
 from strategies.local_only import LocalOnly
+from strategies.oracle import Oracle
 from strategies.pfedcs import PFedCS
 
 GROUP = "fedapp.methods"
 """Entry-point group in which other packages offer a ``Method``."""
+
+
+Diagnose = Callable[[LocalAlgorithm, ImageSet, Manifest, State], Mapping[str, Payload]]
 
 
 @dataclass(frozen=True)
@@ -49,7 +65,10 @@ class Method:
     The fields that the halves declare as ``Annotated[..., pydantic.Field(...)]`` are
     the settings of the table ``section`` (the method's name if empty). A method from
     another package has its settings in the text of ``plugin.settings``, read as TOML,
-    and ``plugin``, its pydantic model, checks them.
+    and ``plugin``, its pydantic model, checks them. ``change`` makes, of these
+    settings, what the method does to the run's model when it is built; the same
+    settings give equal values. ``diagnose`` returns tensors to be written into the run
+    folder of a simulation, by file: for reports, never for training.
     """
 
     server: type[RoundStrategy]
@@ -57,6 +76,8 @@ class Method:
     summary: str
     section: str = ""
     plugin: type[BaseModel] | None = None
+    change: Callable[[Mapping[str, Any]], Change] | None = None
+    diagnose: Diagnose | None = None
 
     @property
     def classes(self) -> tuple[type, type]:
@@ -91,6 +112,25 @@ METHODS = {
     ),
     "hdc-fl": Method(
         HdcFl, LocalHdcFl, "soft mixtures of group encoders, grouped by head geometry"
+    ),
+    "conditional": Method(
+        Conditional,
+        LocalConditional,
+        "one model that sees a statistic of its client (Brännvall 2026)",
+        change=condition_of,
+        diagnose=diagnose,
+    ),
+    "oracle": Method(
+        Oracle, LocalSGD, "FedAvg within each true group, which it is told"
+    ),
+    "ifca": Method(
+        Ifca, LocalIfca, "cluster models, each client picks the best (Ghosh 2020)"
+    ),
+    "ditto": Method(
+        FedAvg, LocalDitto, "FedAvg, and own models pulled towards it (Li 2021)"
+    ),
+    "dac": Method(
+        Dac, LocalDac, "models of similar peers, drawn softly (Listo Zec 2022)"
     ),
 }
 
@@ -130,6 +170,27 @@ def method_named(name: str) -> Method:
         hint = suggestion(name, table()) or "; see: fedapp methods"
         raise SettingsError(f"method = {name!r}: there is no such method{hint}")
     return table()[name]
+
+
+def change_of(settings: Settings) -> Change | None:
+    """Return what the run's method does to a model that was just built, if anything."""
+    make = method_named(settings.method).change
+    return None if make is None else make(settings.table)
+
+
+def network(
+    settings: Settings, image: ImageShape, classes: int, *, seed: int
+) -> Classifier:
+    """Return the model of a run, for these images, drawn from ``seed``."""
+    model = settings.model
+    return build(
+        model.name,
+        image,
+        classes,
+        seed=seed,
+        width=model.width,
+        change=change_of(settings),
+    )
 
 
 def check_settings(flat: Flat) -> Settings:

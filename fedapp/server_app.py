@@ -1,10 +1,10 @@
 """The ServerApp: read config, prepare data, build the strategy, run, save."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
-from logging import ERROR, INFO, getLogger
+from logging import ERROR, INFO, WARNING, getLogger
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,14 @@ from flwr.serverapp import Grid, ServerApp
 from fedapp import records, watchdog
 from fedapp.config import Flat, Scalar, Settings, build
 from fedapp.data.clients import Manifest, make_manifest
-from fedapp.data.images import load_images
+from fedapp.data.images import ImageSet, load_images
 from fedapp.devices import IGNORED, agreed, run_key
 from fedapp.exchange import RunStopped
 from fedapp.files import sha256
 from fedapp.ledger import Ledger
-from fedapp.methods import check_settings, table
+from fedapp.methods import check_settings, network, table
 from fedapp.models import ImageShape, state_of
-from fedapp.models import build as build_model
+from fedapp.params import Params
 from fedapp.registration import Clients
 from fedapp.report.build import try_report
 from fedapp.run_folder import RunFolder, check_same, read_config
@@ -93,6 +93,11 @@ def run_path(settings: Settings) -> Path:
     return Path(settings.output.dir).expanduser().absolute() / name
 
 
+def _initial(settings: Settings, image: ImageShape, classes: int, seed: int) -> Params:
+    """Return the initial state of the run's model, drawn from ``seed``."""
+    return state_of(network(settings, image, classes, seed=seed))
+
+
 class Run:
     """One run, from settings to summary."""
 
@@ -100,6 +105,7 @@ class Run:
         self.settings = settings
         self.folder = folder
         self.strategy: RoundStrategy | None = None
+        self.data: tuple[ImageSet, Manifest] | None = None
         self.ledger = Ledger(folder)
 
     def execute(self, grid: Grid) -> None:
@@ -135,14 +141,9 @@ class Run:
             cfg["run-key"] = run_key(self.folder.path, clients.names, data)
             log.log(INFO, "Devices: %s; each has %s", ", ".join(clients.names), data)
             log.log(INFO, "They bring their data: %s are ignored", ", ".join(IGNORED))
-        model = build_model(
-            settings.model.name,
-            image,
-            classes,
-            seed=settings.seed,
-            width=settings.model.width,
-        )
-        self.strategy = self._strategy(clients, cfg, groups, sizes)
+        model = network(settings, image, classes, seed=settings.seed)
+        fresh = partial(_initial, settings, image, classes)
+        self.strategy = self._strategy(clients, cfg, groups, sizes, fresh)
         self.ledger.spent("startup", self.ledger.started)
         arrays = records.to_record(state_of(model))
         del model
@@ -175,6 +176,7 @@ class Run:
             augment=data.augment,
         )
         self._keep(manifest)
+        self.data = images, manifest
         for note in manifest.notes:
             log.log(INFO, "data: %s", note)
         return manifest
@@ -203,6 +205,7 @@ class Run:
         cfg: Mapping[str, Scalar],
         groups: list[int],
         sizes: list[int],
+        fresh: Callable[[int], Params],
     ) -> RoundStrategy:
         settings, rounds = self.settings, self.settings.rounds
         shared: dict[str, Any] = {
@@ -218,6 +221,7 @@ class Run:
             "reply_seconds": rounds.reply_seconds,
             "groups": groups,
             "sizes": sizes,
+            "fresh": fresh,
             "cfg": cfg,
             "folder": self.folder,
             "alive": self._alive,
@@ -240,6 +244,8 @@ class Run:
         The last comes last: whoever waits for the run takes it for its end.
         """
         self._save(status, error)
+        if status != "interrupted":
+            self._diagnose()
         if self.settings.output.report and status != "interrupted":
             self._say(stage="writing the report")
             try_report(self.folder.path)
@@ -260,6 +266,19 @@ class Run:
             log.log(ERROR, "the end of the run could not be written: %s", problem)
             if status == "completed":
                 raise
+
+    def _diagnose(self) -> None:
+        """Write what the method shows of a simulation's data; trouble is logged."""
+        method = table()[self.settings.method]
+        if method.diagnose is None or self.data is None or self.strategy is None:
+            return
+        algorithm = build(method.client, self.settings.table)
+        try:
+            found = method.diagnose(algorithm, *self.data, self.strategy.state)
+            for file, payload in found.items():
+                self.folder.tensors(file, payload)
+        except (OSError, ValueError) as problem:
+            log.log(WARNING, "no diagnosis was written: %s", problem)
 
     def _say(self, **news: Any) -> None:
         try:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain, islice
 from logging import INFO, WARNING, getLogger
 from typing import TypeVar
 
@@ -42,6 +43,13 @@ def _nothing() -> None:
     """Let the run go on."""
 
 
+def _no_model(seed: int) -> Params:
+    raise ValueError(
+        "this method starts from several models: give the strategy `fresh`, a function "
+        f"that returns the initial state of one by a number (asked for {seed})"
+    )
+
+
 @dataclass(kw_only=True)
 class RoundStrategy(Hooks, Strategy):
     """The rounds of a federation.
@@ -51,7 +59,9 @@ class RoundStrategy(Hooks, Strategy):
     that must give a valid reply (0: all in simulation, half on devices); on devices a
     phase with fewer is repeated with its round up to ``retries`` times. ``groups`` has
     each client's latent group, for diagnostics, and ``sizes`` its example count, where
-    that is known: larger clients are asked first. ``cfg`` is sent with every message.
+    that is known: larger clients are asked first. ``fresh`` returns the initial state
+    of another model of the run's kind, drawn from a number. ``cfg`` is sent with every
+    message.
     With a ``folder``, every ``checkpoint_every``-th round is committed to disk, and a
     run whose folder has a commit goes on from there. ``alive`` is called while waiting
     and may raise to stop the run.
@@ -68,6 +78,7 @@ class RoundStrategy(Hooks, Strategy):
     reply_seconds: float = 3600.0
     groups: Sequence[int] = ()
     sizes: Sequence[int] = ()
+    fresh: Callable[[int], Params] = _no_model
     cfg: Scalars = field(default_factory=dict)
     folder: RunFolder | None = None
     checkpoint_every: int = 1
@@ -202,7 +213,8 @@ class RoundStrategy(Hooks, Strategy):
         trained = set[int]()
         self.bank.discard()
         first = self._turn(round_, "", 0)
-        for step, phase in enumerate(self.phases(first)):
+        phases = self.phases(first)
+        for step, phase in enumerate(phases):
             turn, mark = self._turn(round_, phase, step), time.monotonic()
             log.log(INFO, "[round %s of %s] %s", round_, self.rounds, phase)
             self.clients.refresh(grid, alive=self.alive)
@@ -217,7 +229,8 @@ class RoundStrategy(Hooks, Strategy):
             # A method may stop early; what is wrong with the rest must still be seen.
             for _ in valid:
                 pass
-            trained |= took_part
+            if step == len(phases) - 1:  # those before it only prepare
+                trained |= took_part
             held |= dict.fromkeys(took_part, (round_, step))
             spent = time.monotonic() - mark
             self._long = spent > LONG
@@ -270,12 +283,15 @@ class RoundStrategy(Hooks, Strategy):
         held: dict[int, Version],
         count: int,
     ) -> Iterator[Asked]:
+        source = iter(tasks)
+        first = list(islice(source, 1))
+        size = num_bytes(first[0].payload) if first else 0
         return self.post.exchange(
             grid,
-            self._messages(tasks, turn, config, held=held),
+            self._messages(chain(first, source), turn, config, held=held),
             turn,
             count=count,
-            size=num_bytes({"": self.params}),
+            size=size,
             stagger=self._long,
         )
 

@@ -22,8 +22,8 @@ from fedapp.data.samples import Samples
 from fedapp.devices import data_path
 from fedapp.files import sha256
 from fedapp.memory import Who
-from fedapp.methods import check_settings
-from fedapp.models import Classifier, ImageShape, build, state_of
+from fedapp.methods import change_of, check_settings
+from fedapp.models import Change, Classifier, ImageShape, build, state_of
 from fedapp.params import Params, Payload
 
 CACHE = ClientCache()
@@ -75,9 +75,12 @@ def scratch_model(
     classes: int,
     seed: int,
     device: torch.device,
+    change: Change | None,
 ) -> tuple[Classifier, Params]:
     """Return a model to work in and the common initial state; built once."""
-    model = build(wanted.name, image, classes, seed=seed, width=wanted.width)
+    model = build(
+        wanted.name, image, classes, seed=seed, width=wanted.width, change=change
+    )
     initial = state_of(model)
     model = model.to(device)
     if any(isinstance(module, nn.Conv2d) for module in model.modules()):
@@ -155,7 +158,12 @@ def build_task(
         data, image, classes = _device_data(settings, data_path(node, who.name))
     device = device_of(settings)
     model, initial = scratch_model(
-        settings.model, image, classes, settings.seed, device
+        settings.model,
+        image,
+        classes,
+        settings.seed,
+        device,
+        change_of(settings),
     )
     local = settings.local
     task = LocalTask(

@@ -7,7 +7,7 @@ import typer
 
 from fedapp.cli.console import out
 from fedapp.cli.doctor import doctor
-from fedapp.cli.lists import datasets, methods, settings
+from fedapp.cli.lists import configurations, datasets, methods, settings
 from fedapp.cli.run import run
 from fedapp.report import commands as report_commands
 
@@ -36,6 +36,6 @@ def _common(
         raise typer.Exit
 
 
-for command in (run, doctor, methods, datasets, settings):
+for command in (run, doctor, methods, datasets, settings, configurations):
     app.command()(command)
 report_commands.register(app)

@@ -13,6 +13,8 @@ from fedapp.config import (
     defaults,
     table_fields,
 )
+from fedapp.configurations import configuration
+from fedapp.configurations import configurations as all_configurations
 
 
 def methods() -> None:
@@ -29,6 +31,27 @@ def datasets() -> None:
 
     rows = [[name, row.about] for name, row in DATASETS.items()]
     print_table("Data sets", ["name", "what it is"], rows, right=False)
+
+
+def configurations(
+    name: Annotated[
+        str | None, typer.Argument(help="Show the settings of this one.")
+    ] = None,
+) -> None:
+    """List the configurations of published studies, or the settings of one."""
+    if name is None:
+        rows = [[known, c.about] for known, c in all_configurations().items()]
+        print_table("Configurations", ["name", "what it is"], rows, right=False)
+        out.print("To run one: fedapp run METHOD --configuration NAME data.path=FOLDER")
+        return
+    try:
+        found = configuration(name)
+    except SettingsError as problem:
+        complain(problem)
+        raise typer.Exit(BAD_SETTINGS) from None
+    for key, value in found.items():
+        shown = str(value).lower() if isinstance(value, bool) else value
+        out.print(f"{key}={shown}")
 
 
 def settings(

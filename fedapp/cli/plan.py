@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fedapp.config import Scalar, Settings, SettingsError, defaults, parse_pairs
+from fedapp.configurations import configuration as settings_of
 
 
 @dataclass(frozen=True)
@@ -17,8 +18,10 @@ class Plan:
     run_dir: Path
 
 
-def make_plan(words: Sequence[str]) -> Plan:
+def make_plan(words: Sequence[str], configuration: str | None = None) -> Plan:
     """Return what ``[METHOD] [key=value]...`` asks for.
+
+    Settings of the named ``configuration`` hold where the words say nothing else.
 
     Raises
     ------
@@ -28,7 +31,7 @@ def make_plan(words: Sequence[str]) -> Plan:
     # Not at the top: both import torch.
     from fedapp.methods import check_for_simulation
 
-    settings, overrides = read_words(words)
+    settings, overrides = read_words(words, configuration)
     check_for_simulation(settings)
     from fedapp.run_folder import taken
 
@@ -70,8 +73,12 @@ def make_resumption(run: str, words: Sequence[str]) -> Plan:
     return Plan(check_settings({**defaults(), **overrides}), overrides, run_dir)
 
 
-def read_words(words: Sequence[str]) -> tuple[Settings, dict[str, Scalar]]:
+def read_words(
+    words: Sequence[str], configuration: str | None = None
+) -> tuple[Settings, dict[str, Scalar]]:
     """Return checked settings and what of them was given, paths to data absolute.
+
+    What the named ``configuration`` gives counts as given.
 
     Raises
     ------
@@ -95,6 +102,8 @@ def read_words(words: Sequence[str]) -> tuple[Settings, dict[str, Scalar]]:
         except SettingsError as other:
             problems.insert(0, str(other))
         raise SettingsError("\n".join(problems)) from None
+    if configuration is not None:
+        overrides = {**settings_of(configuration), **overrides}
     settings = check_settings({**defaults(), **overrides})
     if settings.data.path:
         overrides["data.path"] = str(_absolute(settings.data.path))

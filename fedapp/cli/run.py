@@ -43,6 +43,14 @@ def run(
     install_dependencies: Annotated[
         bool, typer.Option(help="Let Flower install the app's dependencies anew.")
     ] = False,
+    configuration: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Settings of a published study (`fedapp configurations`); "
+            "KEY=VALUE wins over them.",
+        ),
+    ] = None,
     resume: Annotated[
         str | None,
         typer.Option(metavar="RUN", help="Go on with the run in this run folder."),
@@ -54,7 +62,9 @@ def run(
     """Train and test one method; results go to a new run folder."""
     try:
         if resume is None:
-            plan = make_plan(words or [])
+            plan = make_plan(words or [], configuration)
+        elif configuration is not None:
+            raise SettingsError("--configuration: a run that goes on has its settings")
         else:
             plan = make_resumption(resume, words or [])
             # It tells how the run ended before; the display waits for such news.

@@ -3,7 +3,8 @@
 from fedapp.config import Settings
 from fedapp.doctor.images import Look
 from fedapp.doctor.needs import Plan
-from fedapp.models import build, state_of
+from fedapp.methods import network
+from fedapp.models import state_of
 from fedapp.params import num_bytes
 
 
@@ -16,13 +17,7 @@ def planned(settings: Settings, found: Look, *, workers: int, cpus: int) -> Plan
         If the network cannot be built for such images.
     """
     data = settings.data
-    model = build(
-        settings.model.name,
-        found.image,
-        found.classes,
-        seed=settings.seed,
-        width=settings.model.width,
-    )
+    model = network(settings, found.image, found.classes, seed=settings.seed)
     used = found.samples
     if data.samples_per_client:
         each = data.samples_per_client / (1 - data.test_fraction)

@@ -9,6 +9,11 @@ from fedapp.report.figures import accuracy_over_rounds, costs
 from fedapp.report.folder import RunData
 from fedapp.report.group_figures import refresh_lines, similarity_matrix
 from fedapp.report.similarity import Similarity, head_similarity
+from fedapp.report.statistic_figures import (
+    accuracy_by_samples,
+    read_statistics,
+    statistics_map,
+)
 from fedapp.report.timeline import assigned, group_timeline
 
 
@@ -44,10 +49,29 @@ def _figures(run: RunData, missing: list[str]) -> Iterator[Drawn]:
         yield client_bars(run.results, unseen_from=run.unseen_from)
     if run.manifest is not None:
         yield label_histogram(run.manifest, names=names)
+        yield from _by_samples(run)
+    yield from _statistics(run, missing)
     if run.refreshes:
         yield from _group_figures(run, names, missing)
     if summary.seconds.total > 0:
         yield costs(summary.traffic, summary.seconds)
+
+
+def _by_samples(run: RunData) -> Iterator[Drawn]:
+    samples = [len(plan.train) for plan in run.manifest.clients] if run.manifest else []
+    if run.results and len(samples) >= run.clients and len(set(samples)) > 1:
+        yield accuracy_by_samples(run.results, samples)
+
+
+def _statistics(run: RunData, missing: list[str]) -> Iterator[Drawn]:
+    try:
+        found = read_statistics(run.path)
+    except ValueError as error:
+        missing.append(f"The statistics of clients are left out: {error}.")
+        return
+    groups = latent_of(run)
+    if found is not None and len(found) == len(groups) > 1:
+        yield statistics_map(found, groups, unseen_from=run.unseen_from)
 
 
 def _group_figures(

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from fedapp.report.album import names_of
 from fedapp.report.compare import PAIRS, RESULTS, Comparison
 from fedapp.report.compare_figures import difference_bars, overlaid
+from fedapp.report.compare_sweep import SWEPT, sweep, sweep_figure
 from fedapp.report.comparison import Paired
 from fedapp.report.curves import points
 from fedapp.report.drawing import STYLE, Drawn
@@ -71,6 +72,10 @@ def _figures(found: Comparison) -> Iterator[Drawn]:
     if curves:
         yield overlaid(curves, key="mean", title="Mean of clients")
         yield overlaid(curves, key="worst", title="Worst client")
+    for name in SWEPT:
+        lines = sweep(found.runs, name)
+        if any(len(line) > 1 for line in lines.values()):
+            yield sweep_figure(lines, name)
     names = names_of(found.runs[0])
     paired = [result for result in found.pairs if isinstance(result, Paired)]
     every = [abs(v) for result in paired for v in result.differences.values()]

@@ -12,6 +12,7 @@ from client_apps.fedavg_se import LocalFedAvgSE
 from client_apps.fedper import LocalFedPer
 from client_apps.hdc_fl import LocalHdcFl
 from client_apps.local_only import LocalAlone
+from client_apps.pacfl import LocalPacfl
 from client_apps.sgd import LocalSGD
 from fedapp.algorithm import LocalAlgorithm
 from fedapp.config import (
@@ -32,6 +33,7 @@ from strategies.fedavg_se import FedAvgSE
 from strategies.fedper import FedPer
 from strategies.hdc_fl import HdcFl
 from strategies.local_only import LocalOnly
+from strategies.pacfl import Pacfl
 
 GROUP = "fedapp.methods"
 """Entry-point group in which other packages offer a ``Method``."""
@@ -71,6 +73,11 @@ METHODS = {
     ),
     "local": Method(
         LocalOnly, LocalAlone, "every client alone, no communication", "local-only"
+    ),
+    "pacfl": Method(
+        Pacfl,
+        LocalPacfl,
+        "one model per cluster of clients with similar images (Vahidian 2023)",
     ),
     "hdc-fl": Method(
         HdcFl, LocalHdcFl, "soft mixtures of group encoders, grouped by head geometry"

@@ -1,7 +1,7 @@
 """The ServerApp: read config, prepare data, build the strategy, run, save."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from logging import ERROR, INFO, getLogger
@@ -23,6 +23,7 @@ from fedapp.ledger import Ledger
 from fedapp.methods import check_settings, table
 from fedapp.models import ImageShape, state_of
 from fedapp.models import build as build_model
+from fedapp.params import Params
 from fedapp.registration import Clients
 from fedapp.report.build import try_report
 from fedapp.run_folder import RunFolder, check_same, read_config
@@ -135,11 +136,13 @@ class Run:
             cfg["run-key"] = run_key(self.folder.path, clients.names, data)
             log.log(INFO, "Devices: %s; each has %s", ", ".join(clients.names), data)
             log.log(INFO, "They bring their data: %s are ignored", ", ".join(IGNORED))
-        model = build_model(settings.model.name, image, classes, seed=settings.seed)
-        self.strategy = self._strategy(clients, cfg, groups, sizes)
+
+        def start(seed: int) -> Params:
+            return state_of(build_model(settings.model.name, image, classes, seed=seed))
+
+        self.strategy = self._strategy(clients, cfg, groups, sizes, start)
         self.ledger.spent("startup", self.ledger.started)
-        arrays = records.to_record(state_of(model))
-        del model
+        arrays = records.to_record(start(settings.seed))
         self.strategy.start(grid, arrays, num_rounds=rounds.count)
 
     def _prepare_data(self) -> Manifest:
@@ -197,6 +200,7 @@ class Run:
         cfg: Mapping[str, Scalar],
         groups: list[int],
         sizes: list[int],
+        start: Callable[[int], Params],
     ) -> RoundStrategy:
         settings, rounds = self.settings, self.settings.rounds
         shared: dict[str, Any] = {
@@ -213,6 +217,7 @@ class Run:
             "groups": groups,
             "sizes": sizes,
             "cfg": cfg,
+            "other_start": start,
             "folder": self.folder,
             "alive": self._alive,
             "clients": clients,

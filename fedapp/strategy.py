@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain, islice
 from logging import INFO, WARNING, getLogger
 from typing import TypeVar
 
@@ -42,6 +43,10 @@ def _nothing() -> None:
     """Let the run go on."""
 
 
+def _no_other(seed: int) -> Params:
+    raise ValueError(f"no way to build the initial model of seed {seed} was given")
+
+
 @dataclass(kw_only=True)
 class RoundStrategy(Hooks, Strategy):
     """The rounds of a federation.
@@ -52,6 +57,7 @@ class RoundStrategy(Hooks, Strategy):
     phase with fewer is repeated with its round up to ``retries`` times. ``groups`` has
     each client's latent group, for diagnostics, and ``sizes`` its example count, where
     that is known: larger clients are asked first. ``cfg`` is sent with every message.
+    ``other_start`` returns the initial model of another seed, for methods with several.
     With a ``folder``, every ``checkpoint_every``-th round is committed to disk, and a
     run whose folder has a commit goes on from there. ``alive`` is called while waiting
     and may raise to stop the run.
@@ -69,6 +75,7 @@ class RoundStrategy(Hooks, Strategy):
     groups: Sequence[int] = ()
     sizes: Sequence[int] = ()
     cfg: Scalars = field(default_factory=dict)
+    other_start: Callable[[int], Params] = _no_other
     folder: RunFolder | None = None
     checkpoint_every: int = 1
     alive: Alive = _nothing
@@ -212,12 +219,15 @@ class RoundStrategy(Hooks, Strategy):
             )
             expected, took_part = self.expects(params, state, turn), set[int]()
             check = partial(self.check, state=state, turn=turn)
-            valid = self.post.valid(answers, turn, expected, check, took_part)
+            trains = self.trains(turn)
+            valid = self.post.valid(
+                answers, turn, expected, check, took_part, needed=trains
+            )
             params, state = self.update(params, state, valid, turn)
             # A method may stop early; what is wrong with the rest must still be seen.
             for _ in valid:
                 pass
-            trained |= took_part
+            trained |= took_part if trains else set()
             held |= dict.fromkeys(took_part, (round_, step))
             spent = time.monotonic() - mark
             self._long = spent > LONG
@@ -270,12 +280,16 @@ class RoundStrategy(Hooks, Strategy):
         held: dict[int, Version],
         count: int,
     ) -> Iterator[Asked]:
+        # Some methods send several models in a message: the first one shows.
+        tasks = iter(tasks)
+        first = list(islice(tasks, 1))
+        sizes = [num_bytes({"": self.params}), *(num_bytes(t.payload) for t in first)]
         return self.post.exchange(
             grid,
-            self._messages(tasks, turn, config, held=held),
+            self._messages(chain(first, tasks), turn, config, held=held),
             turn,
             count=count,
-            size=num_bytes({"": self.params}),
+            size=max(sizes),
             stagger=self._long,
         )
 

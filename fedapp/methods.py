@@ -8,6 +8,7 @@ from importlib.metadata import entry_points
 
 from pydantic import BaseModel, ValidationError
 
+from client_apps.emd_cfl import LocalEmdCfl
 from client_apps.fedavg_se import LocalFedAvgSE
 from client_apps.fedper import LocalFedPer
 from client_apps.hdc_fl import LocalHdcFl
@@ -28,6 +29,7 @@ from fedapp.data.images import DATASETS
 from fedapp.data.shift import parse_shift
 from fedapp.models import MODELS
 from fedapp.strategy import RoundStrategy
+from strategies.emd_cfl import EmdCfl
 from strategies.fedavg import FedAvg
 from strategies.fedavg_se import FedAvgSE
 from strategies.fedper import FedPer
@@ -78,6 +80,11 @@ METHODS = {
         Pacfl,
         LocalPacfl,
         "one model per cluster of clients with similar images (Vahidian 2023)",
+    ),
+    "emd-cfl": Method(
+        EmdCfl,
+        LocalEmdCfl,
+        "one model per neighbourhood of embedding distributions (Zhang 2025)",
     ),
     "hdc-fl": Method(
         HdcFl, LocalHdcFl, "soft mixtures of group encoders, grouped by head geometry"

@@ -10,7 +10,9 @@ from pydantic import BaseModel, ValidationError
 
 from client_apps.emd_cfl import LocalEmdCfl
 from client_apps.fedavg_se import LocalFedAvgSE
+from client_apps.fedce import LocalFedCE
 from client_apps.fedper import LocalFedPer
+from client_apps.fedsoft import LocalFedSoft
 from client_apps.hdc_fl import LocalHdcFl
 from client_apps.local_only import LocalAlone
 from client_apps.pacfl import LocalPacfl
@@ -32,7 +34,9 @@ from fedapp.strategy import RoundStrategy
 from strategies.emd_cfl import EmdCfl
 from strategies.fedavg import FedAvg
 from strategies.fedavg_se import FedAvgSE
+from strategies.fedce import FedCE
 from strategies.fedper import FedPer
+from strategies.fedsoft import FedSoft
 from strategies.hdc_fl import HdcFl
 from strategies.local_only import LocalOnly
 from strategies.pacfl import Pacfl
@@ -85,6 +89,16 @@ METHODS = {
         EmdCfl,
         LocalEmdCfl,
         "one model per neighbourhood of embedding distributions (Zhang 2025)",
+    ),
+    "fedsoft": Method(
+        FedSoft,
+        LocalFedSoft,
+        "own models, pulled to mixtures of cluster models (Ruan 2022)",
+    ),
+    "fedce": Method(
+        FedCE,
+        LocalFedCE,
+        "cluster models, averaged by how clients' losses belong (Cai 2023)",
     ),
     "hdc-fl": Method(
         HdcFl, LocalHdcFl, "soft mixtures of group encoders, grouped by head geometry"

@@ -16,7 +16,7 @@ from fedapp.algorithm import (
     local_sgd,
     seeded,
 )
-from fedapp.cluster_models import mean_loss
+from fedapp.clusters import mean_loss
 from fedapp.data.samples import Samples
 from fedapp.models import load, state_of
 from fedapp.params import Params, weighted_mean

@@ -11,7 +11,7 @@ from fedapp.algorithm import (
     Update,
     local_sgd,
 )
-from fedapp.cluster_models import lowest, mean_loss, models_of
+from fedapp.clusters import cluster_models, lowest, mean_loss
 from fedapp.models import load, state_of
 from fedapp.params import Params, select
 
@@ -33,7 +33,7 @@ class LocalIfca(LocalAlgorithm):
     """SGD on the model that fits best; it goes back with its cluster's number."""
 
     def train(self, task: LocalTask, memory: Memory) -> tuple[Update, Memory]:
-        models = models_of(task.received)
+        models = cluster_models(task.received)
         cluster = choose(task, models)
         metrics = {"cluster": cluster}
         if task.phase != "train":
@@ -49,6 +49,6 @@ class LocalIfca(LocalAlgorithm):
     def predictors(
         self, task: LocalTask, memory: Memory
     ) -> Iterator[tuple[str, Predictor]]:
-        models = models_of(task.received)
+        models = cluster_models(task.received)
         load(task.model, models[choose(task, models)])
         yield "cluster", task.model

@@ -42,9 +42,9 @@ def report_of(reason: str | None) -> str:
     return f"Flower reports: {name}{lines[0] if lines else 'no reason'}"
 
 
-@dataclass
+@dataclass(eq=False)
 class _Asking:
-    """One message on its way."""
+    """One message on its way; equal to itself only."""
 
     task: Task
     message: Message | None

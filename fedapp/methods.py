@@ -12,14 +12,18 @@ from pydantic import BaseModel, ValidationError
 from client_apps.conditional import LocalConditional, condition_of
 from client_apps.dac import LocalDac
 from client_apps.ditto import LocalDitto
+from client_apps.emd_cfl import LocalEmdCfl
 from client_apps.fedala import LocalFedALA
 from client_apps.fedavg_se import LocalFedAvgSE
 from client_apps.fedbabu import LocalFedBABU
+from client_apps.fedce import LocalFedCE
 from client_apps.fedper import LocalFedPer
 from client_apps.fedrep import LocalFedRep
+from client_apps.fedsoft import LocalFedSoft
 from client_apps.hdc_fl import LocalHdcFl
 from client_apps.ifca import LocalIfca
 from client_apps.local_only import LocalAlone
+from client_apps.pacfl import LocalPacfl
 from client_apps.pfedcs import LocalPFedCS
 from client_apps.sgd import LocalSGD
 from fedapp.algorithm import LocalAlgorithm
@@ -42,13 +46,17 @@ from fedapp.strategy import RoundStrategy
 from fedapp.turn import State
 from strategies.conditional import Conditional
 from strategies.dac import Dac
+from strategies.emd_cfl import EmdCfl
 from strategies.fedavg import FedAvg
 from strategies.fedavg_se import FedAvgSE
+from strategies.fedce import FedCE
 from strategies.fedper import FedPer
+from strategies.fedsoft import FedSoft
 from strategies.hdc_fl import HdcFl
 from strategies.ifca import Ifca
 from strategies.local_only import LocalOnly
 from strategies.oracle import Oracle
+from strategies.pacfl import Pacfl
 from strategies.pfedcs import PFedCS
 
 GROUP = "fedapp.methods"
@@ -109,6 +117,26 @@ METHODS = {
     ),
     "local": Method(
         LocalOnly, LocalAlone, "every client alone, no communication", "local-only"
+    ),
+    "pacfl": Method(
+        Pacfl,
+        LocalPacfl,
+        "one model per cluster of clients with similar images (Vahidian 2023)",
+    ),
+    "emd-cfl": Method(
+        EmdCfl,
+        LocalEmdCfl,
+        "one model per neighbourhood of embedding distributions (Zhang 2025)",
+    ),
+    "fedsoft": Method(
+        FedSoft,
+        LocalFedSoft,
+        "own models, pulled to mixtures of cluster models (Ruan 2022)",
+    ),
+    "fedce": Method(
+        FedCE,
+        LocalFedCE,
+        "cluster models, averaged by how clients' losses belong (Cai 2023)",
     ),
     "hdc-fl": Method(
         HdcFl, LocalHdcFl, "soft mixtures of group encoders, grouped by head geometry"

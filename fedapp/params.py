@@ -123,6 +123,13 @@ class WeightedMean:
             self._sums = tree_map(accumulate, self._sums, tree)
         self.total += weight
 
+    def scale(self, factor: float) -> None:
+        """Multiply the weights of all trees so far."""
+        self.total *= factor
+        for leaf in self._sums.values():
+            if leaf.is_floating_point():
+                leaf.mul_(factor)
+
     def value(self) -> dict[str, Tensor]:
         """Return the mean, in the dtypes of the first tree added."""
         if self.total <= 0:

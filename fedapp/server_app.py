@@ -141,12 +141,10 @@ class Run:
             cfg["run-key"] = run_key(self.folder.path, clients.names, data)
             log.log(INFO, "Devices: %s; each has %s", ", ".join(clients.names), data)
             log.log(INFO, "They bring their data: %s are ignored", ", ".join(IGNORED))
-        model = network(settings, image, classes, seed=settings.seed)
-        fresh = partial(_initial, settings, image, classes)
-        self.strategy = self._strategy(clients, cfg, groups, sizes, fresh)
+        start = partial(_initial, settings, image, classes)
+        self.strategy = self._strategy(clients, cfg, groups, sizes, start)
         self.ledger.spent("startup", self.ledger.started)
-        arrays = records.to_record(state_of(model))
-        del model
+        arrays = records.to_record(start(settings.seed))
         self.strategy.start(grid, arrays, num_rounds=rounds.count)
 
     def _prepare_data(self) -> Manifest:
@@ -205,7 +203,7 @@ class Run:
         cfg: Mapping[str, Scalar],
         groups: list[int],
         sizes: list[int],
-        fresh: Callable[[int], Params],
+        start: Callable[[int], Params],
     ) -> RoundStrategy:
         settings, rounds = self.settings, self.settings.rounds
         shared: dict[str, Any] = {
@@ -221,8 +219,8 @@ class Run:
             "reply_seconds": rounds.reply_seconds,
             "groups": groups,
             "sizes": sizes,
-            "fresh": fresh,
             "cfg": cfg,
+            "other_start": start,
             "folder": self.folder,
             "alive": self._alive,
             "clients": clients,

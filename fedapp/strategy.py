@@ -43,11 +43,8 @@ def _nothing() -> None:
     """Let the run go on."""
 
 
-def _no_model(seed: int) -> Params:
-    raise ValueError(
-        "this method starts from several models: give the strategy `fresh`, a function "
-        f"that returns the initial state of one by a number (asked for {seed})"
-    )
+def _no_other(seed: int) -> Params:
+    raise ValueError(f"no way to build the initial model of seed {seed} was given")
 
 
 @dataclass(kw_only=True)
@@ -59,9 +56,8 @@ class RoundStrategy(Hooks, Strategy):
     that must give a valid reply (0: all in simulation, half on devices); on devices a
     phase with fewer is repeated with its round up to ``retries`` times. ``groups`` has
     each client's latent group, for diagnostics, and ``sizes`` its example count, where
-    that is known: larger clients are asked first. ``fresh`` returns the initial state
-    of another model of the run's kind, drawn from a number. ``cfg`` is sent with every
-    message.
+    that is known: larger clients are asked first. ``cfg`` is sent with every message.
+    ``other_start`` returns the initial model of another seed, for methods with several.
     With a ``folder``, every ``checkpoint_every``-th round is committed to disk, and a
     run whose folder has a commit goes on from there. ``alive`` is called while waiting
     and may raise to stop the run.
@@ -78,8 +74,8 @@ class RoundStrategy(Hooks, Strategy):
     reply_seconds: float = 3600.0
     groups: Sequence[int] = ()
     sizes: Sequence[int] = ()
-    fresh: Callable[[int], Params] = _no_model
     cfg: Scalars = field(default_factory=dict)
+    other_start: Callable[[int], Params] = _no_other
     folder: RunFolder | None = None
     checkpoint_every: int = 1
     alive: Alive = _nothing
@@ -213,8 +209,7 @@ class RoundStrategy(Hooks, Strategy):
         trained = set[int]()
         self.bank.discard()
         first = self._turn(round_, "", 0)
-        phases = self.phases(first)
-        for step, phase in enumerate(phases):
+        for step, phase in enumerate(self.phases(first)):
             turn, mark = self._turn(round_, phase, step), time.monotonic()
             log.log(INFO, "[round %s of %s] %s", round_, self.rounds, phase)
             self.clients.refresh(grid, alive=self.alive)
@@ -224,13 +219,15 @@ class RoundStrategy(Hooks, Strategy):
             )
             expected, took_part = self.expects(params, state, turn), set[int]()
             check = partial(self.check, state=state, turn=turn)
-            valid = self.post.valid(answers, turn, expected, check, took_part)
+            trains = self.trains(turn)
+            valid = self.post.valid(
+                answers, turn, expected, check, took_part, needed=trains
+            )
             params, state = self.update(params, state, valid, turn)
             # A method may stop early; what is wrong with the rest must still be seen.
             for _ in valid:
                 pass
-            if step == len(phases) - 1:  # those before it only prepare
-                trained |= took_part
+            trained |= took_part if trains else set()
             held |= dict.fromkeys(took_part, (round_, step))
             spent = time.monotonic() - mark
             self._long = spent > LONG
@@ -283,15 +280,16 @@ class RoundStrategy(Hooks, Strategy):
         held: dict[int, Version],
         count: int,
     ) -> Iterator[Asked]:
-        source = iter(tasks)
-        first = list(islice(source, 1))
-        size = num_bytes(first[0].payload) if first else 0
+        # Some methods send several models in a message: the first one shows.
+        tasks = iter(tasks)
+        first = list(islice(tasks, 1))
+        sizes = [num_bytes({"": self.params}), *(num_bytes(t.payload) for t in first)]
         return self.post.exchange(
             grid,
-            self._messages(chain(first, source), turn, config, held=held),
+            self._messages(chain(first, tasks), turn, config, held=held),
             turn,
             count=count,
-            size=size,
+            size=max(sizes),
             stagger=self._long,
         )
 

@@ -53,6 +53,9 @@ class Conditional(FedAvg):
             return (AGREE, "train")
         return ("train",)
 
+    def trains(self, turn: Turn) -> bool:
+        return turn.phase != AGREE
+
     def participants(self, state: State, turn: Turn) -> Sequence[int]:
         if turn.phase == AGREE:
             return range(self.num_clients - self.unseen_clients)

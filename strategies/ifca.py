@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 
 from fedapp.algorithm import Update
-from fedapp.cluster_models import cluster_starts, part_of, state_of_clusters
+from fedapp.clusters import cluster_parts, cluster_starts, part_of
 from fedapp.params import Params, Payload, WeightedMean, select
 from fedapp.strategy import RoundStrategy
 from fedapp.turn import Expected, State, Turn, specs_of
@@ -51,11 +51,15 @@ class Ifca(RoundStrategy):
 
     def _drawn(self, initial: Params, attempt: int) -> dict[str, Params]:
         starts = cluster_starts(
-            initial, self.clusters, seed=self.seed, fresh=self.fresh, attempt=attempt
+            initial,
+            self.clusters,
+            seed=self.seed,
+            other_start=self.other_start,
+            attempt=attempt,
         )
         if self.share_encoder:
             starts = [select(model, "head") for model in starts]
-        return state_of_clusters(starts)
+        return cluster_parts(starts)
 
     def _trials(self, initial: Params) -> dict[str, Params]:
         """Return what drawing anew needs to know, if that may happen."""
@@ -68,6 +72,9 @@ class Ifca(RoundStrategy):
             return ("train",)
         # The last draw is not tried: it is taken whatever it attracts.
         return (*(f"{TRIAL}{i}" for i in range(self.init_retries)), "train")
+
+    def trains(self, turn: Turn) -> bool:
+        return not turn.phase.startswith(TRIAL)
 
     def participants(self, state: State, turn: Turn) -> Sequence[int]:
         if not turn.phase.startswith(TRIAL):

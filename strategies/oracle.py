@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from fedapp.algorithm import Update
-from fedapp.cluster_models import part_of
+from fedapp.clusters import part_of
 from fedapp.params import Params, WeightedMean
 from fedapp.strategy import RoundStrategy
 from fedapp.turn import Expected, State, Task, Turn, specs_of

@@ -19,7 +19,7 @@ def fresh(seed):
 
 def strategy(**changes):
     values = {"clusters": 3, "share_encoder": False, "init_retries": 0}
-    values |= {"init_share": 0.1, "num_clients": 4, "fresh": fresh}
+    values |= {"init_share": 0.1, "num_clients": 4, "other_start": fresh}
     return Ifca(**values | changes)
 
 

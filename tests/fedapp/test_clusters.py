@@ -7,7 +7,7 @@ import torch
 from conftest import line_model, line_task
 from torch import nn
 
-from fedapp.cluster_models import cluster_starts, lowest, mean_loss, models_of
+from fedapp.clusters import cluster_models, cluster_starts, lowest, mean_loss
 from fedapp.data.samples import Samples
 from fedapp.models import Classifier, ImageShape, build, state_of
 
@@ -19,7 +19,9 @@ def fresh(seed):
 
 
 def starts(count, **changes):
-    found = cluster_starts(INITIAL, count, **{"seed": 7, "fresh": fresh} | changes)
+    found = cluster_starts(
+        INITIAL, count, **{"seed": 7, "other_start": fresh} | changes
+    )
     return [model["w"].item() for model in found]
 
 
@@ -39,7 +41,7 @@ def test_drawn_models_have_the_spread_of_the_common_one():
     def draw(seed):
         return state_of(build("mlp", ImageShape(1, 8, 8), 10, seed=seed))
 
-    common, other = cluster_starts(draw(1), 2, seed=1, fresh=draw)
+    common, other = cluster_starts(draw(1), 2, seed=1, other_start=draw)
     for name, leaf in common.items():
         assert not torch.equal(leaf, other[name])
         if leaf.numel() > 1000:
@@ -55,12 +57,12 @@ def test_no_clusters_are_refused():
 
 def test_models_come_in_the_order_of_their_numbers():
     received = {f"cluster-{g}": fresh(g) for g in (10, 2, 0, 1, *range(3, 10))}
-    assert [m["w"].item() for m in models_of(received)] == list(range(11))
+    assert [m["w"].item() for m in cluster_models(received)] == list(range(11))
 
 
 def test_a_shared_encoder_stands_under_every_head():
     received = {"cluster-0": fresh(5), "cluster-1": fresh(6), "encoder": fresh(9)}
-    first, second = models_of(received)
+    first, second = cluster_models(received)
     assert first["encoder.w"].item() == second["encoder.w"].item() == 9
     assert (first["head.w"].item(), second["head.w"].item()) == (5, 6)
 

@@ -145,7 +145,7 @@ def open_bench(place: Place) -> Bench:
     except (ValueError, KeyError, TypeError, OSError, AssertionError) as error:
         raise StudyError(
             f"the commit of round {place.round} in {place.path} is not whole: "
-            f"{error or 'a row of its bank is gone'}"
+            f"{str(error) or 'a row of its bank is gone'}"
         ) from None
     groups, snapshot = groups_of(commit.state), snapshot_of(commit.state, SNAPSHOT)
     if groups is None or snapshot is None:

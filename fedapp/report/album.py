@@ -9,6 +9,7 @@ from fedapp.report.figures import accuracy_over_rounds, costs
 from fedapp.report.folder import RunData
 from fedapp.report.group_figures import refresh_lines, similarity_matrix
 from fedapp.report.similarity import Similarity, head_similarity
+from fedapp.report.swap_figures import swap_figures
 from fedapp.report.timeline import assigned, group_timeline
 
 
@@ -46,6 +47,7 @@ def _figures(run: RunData, missing: list[str]) -> Iterator[Drawn]:
         yield label_histogram(run.manifest, names=names)
     if run.refreshes:
         yield from _group_figures(run, names, missing)
+    yield from swap_figures(run.path, latent_of(run), missing)
     if summary.seconds.total > 0:
         yield costs(summary.traffic, summary.seconds)
 

@@ -17,6 +17,7 @@ from typing import Any
 from experiments.hardware import hardware
 from experiments.identity import code_of
 from experiments.store import finished, record
+from experiments.studies import Need, carry_out
 from fedapp.inline import run_inline
 from fedapp.launch import interruptible, read_json
 
@@ -39,7 +40,9 @@ def _end_with_runner() -> None:
 
 
 def do(order: Mapping[str, Any]) -> None:
-    """Run ``order["config"]`` into its folder, alone; what was left there is removed.
+    """Run ``order["config"]`` into its folder, alone, then the studies it ``needs``.
+
+    What was left there of an unfinished run is removed; a finished one is only studied.
 
     Raises
     ------
@@ -49,18 +52,29 @@ def do(order: Mapping[str, Any]) -> None:
     config, identity = order["config"], order["identity"]
     folder = Path(config["output.dir"]) / config["output.name"]
     with _alone(folder):
-        if finished(folder, identity):
-            return
-        if folder.exists():
-            shutil.rmtree(folder)
-        if code_of(config["method"]) != order["code"]:
-            raise RuntimeError("the code has changed since the runner was started")
-        run_inline(config)
-        data = read_json(folder / "manifest.json")["key"]
-        if data != order["data"]:
-            raise RuntimeError("the data have changed since the runner was started")
-        facts = {name: order[name] for name in ("identity", "code", "data")}
-        record(folder, {**facts, "hardware": hardware()})
+        if not finished(folder, identity):
+            _run(order, folder)
+        needs = [Need(*need) for need in order.get("needs", ())]
+        if needs:
+            _same_code(order)
+        carry_out(folder, needs, data_path=str(config["data.path"]))
+
+
+def _run(order: Mapping[str, Any], folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
+    _same_code(order)
+    run_inline(order["config"])
+    data = read_json(folder / "manifest.json")["key"]
+    if data != order["data"]:
+        raise RuntimeError("the data have changed since the runner was started")
+    facts = {name: order[name] for name in ("identity", "code", "data")}
+    record(folder, {**facts, "hardware": hardware()})
+
+
+def _same_code(order: Mapping[str, Any]) -> None:
+    if code_of(order["config"]["method"]) != order["code"]:
+        raise RuntimeError("the code has changed since the runner was started")
 
 
 @contextmanager

@@ -1,16 +1,8 @@
 """The results to read, in per cent: rows for the screen, and a page of Markdown."""
 
 from experiments.footer import footer
-from experiments.measures import MEASURES, needed
+from experiments.measures import MEASURES, printed
 from experiments.results import CellResult, TableResult
-
-TITLES = {
-    "mean": "mean",
-    "weighted_mean": "weighted mean",
-    "worst": "worst client",
-    "bottom20": "bottom 20 %",
-    "gap": "gap",
-}
 
 
 def markdown(result: TableResult) -> str:
@@ -21,9 +13,7 @@ def markdown(result: TableResult) -> str:
         "",
         f"Paper: {table.paper}.",
         "",
-        "In per cent: mean ± sample deviation over seeds. Clients count equally; the",
-        "bottom 20 % is the mean of the lowest fifth, the gap is best minus worst. The",
-        "last round is reported, never the best one.",
+        *MEASURES[table.measure].about,
         "",
         *rows(result),
         "",
@@ -34,12 +24,12 @@ def markdown(result: TableResult) -> str:
 
 def titles(result: TableResult) -> list[str]:
     """Return the head of the table, for a page or a screen."""
-    names = [TITLES[name] for name in needed(result.table.measure)]
-    paper = f"paper: {TITLES[MEASURES[result.table.measure]]}"
+    measure = MEASURES[result.table.measure]
+    paper = f"paper: {measure.titles[measure.main][0]}"
     return [
         "",
         *([""] if _has_columns(result) else []),
-        *names,
+        *(title for title, _ in measure.titles.values()),
         *([paper] if _has_paper(result) else []),
         "seeds",
     ]
@@ -47,9 +37,13 @@ def titles(result: TableResult) -> list[str]:
 
 def cells(result: TableResult, found: CellResult) -> list[str]:
     """Return the row of a cell, for a page or a screen."""
-    said, names = found.cell.paper_says, needed(result.table.measure)
-    missing = (found.status,) + ("-",) * (len(names) - 1)
-    numbers = [_number(*found.numbers[name]) for name in names if found.numbers]
+    said, measure = found.cell.paper_says, MEASURES[result.table.measure]
+    missing = (found.status,) + ("-",) * (len(measure.names) - 1)
+    numbers = [
+        printed(kind, *found.numbers[name]) if name in found.numbers else "-"
+        for name, (_, kind) in measure.titles.items()
+        if found.numbers
+    ]
     return [
         found.cell.row,
         *([found.cell.column] if _has_columns(result) else []),
@@ -57,11 +51,6 @@ def cells(result: TableResult, found: CellResult) -> list[str]:
         *(["-" if said is None else f"{said:.2f}"] if _has_paper(result) else []),
         f"{found.count} of {len(result.table.seeds)}",
     ]
-
-
-def _number(mean: float, deviation: float | None) -> str:
-    spread = "" if deviation is None else f" ± {100 * deviation:.2f}"
-    return f"{100 * mean:.2f}{spread}"
 
 
 def _has_columns(result: TableResult) -> bool:

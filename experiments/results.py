@@ -13,7 +13,7 @@ _PATH = re.compile(
     r"(?<![\w$.…/])/[^\s'\",;:()]*?([^\s'\",;:()/]+)/?(?=[\s'\",;:()]|$)"
 )
 
-Numbers = Mapping[str, tuple[float, float | None]]
+Means = Mapping[str, tuple[float, float | None]]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class CellResult:
     cell: Cell
     status: str
     count: int
-    numbers: Numbers
+    numbers: Means
     notes: tuple[str, ...]
 
 
@@ -56,7 +56,7 @@ def gather(table: Table, runs: Sequence[tuple[Run, Result]]) -> TableResult:
     cells = []
     for cell in table.cells:
         mine = [(run, result) for run, result in runs if run.cell is cell]
-        whole = [r.accuracy for _, r in mine if r.status == "finished"]
+        whole = [r.numbers for _, r in mine if r.status == "finished"]
         failed = any(result.status == "failed" for _, result in mine)
         complete = len(whole) == len(mine)
         status = "finished" if complete else "failed" if failed else "missing"

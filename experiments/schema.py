@@ -25,11 +25,17 @@ class TableFile(Section):
 
 
 class CellEntry(Section):
-    """One ``[[cell]]``; ``paper-says`` is in per cent, as papers print it."""
+    """One ``[[cell]]``; ``paper-says`` is as papers print it: accuracies in per cent.
+
+    ``same_as`` names the cell whose runs this one shows, ``variant`` a variant of
+    HDC-FL that its runs are scored with.
+    """
 
     row: Text
     column: str = ""
-    paper_says: Annotated[float, Field(ge=0, le=100)] | None = None
+    paper_says: Annotated[float, Field(ge=-100, le=100)] | None = None
+    same_as: str = ""
+    variant: str = ""
     set: Annotated[dict[str, Any], Field(default_factory=dict)]
 
 

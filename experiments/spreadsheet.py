@@ -4,12 +4,15 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 
-from experiments.measures import needed
+from experiments.measures import needed, paper_value
 from experiments.results import CellResult, TableResult
 
 
 def cells_csv(result: TableResult) -> str:
-    """Return one row for each cell; accuracies, the paper's too, are fractions."""
+    """Return one row for each cell; accuracies, the paper's too, are fractions.
+
+    A number that is not defined in some run has an empty place.
+    """
     names = needed(result.table.measure)
     numbers = [column for name in names for column in (name, f"{name}_sd")]
     head = ["row", "column", "status", "n", *numbers, "measure", "paper_says", "notes"]
@@ -21,7 +24,7 @@ def _cell_row(
 ) -> list[object]:
     cell = found.cell
     numbers = [x for name in names for x in found.numbers.get(name, (None, None))]
-    paper = None if cell.paper_says is None else round(cell.paper_says / 100, 6)
+    paper = paper_value(cell.measure, cell.paper_says)
     start = [cell.row, cell.column, found.status, found.count]
     return [*start, *numbers, result.table.measure, paper, "; ".join(found.notes)]
 
@@ -31,7 +34,7 @@ def runs_csv(result: TableResult) -> str:
     names = needed(result.table.measure)
     rows = [
         [run.cell.row, run.cell.column, run.seed, found.status]
-        + [found.accuracy.get(name) for name in names]
+        + [found.numbers.get(name) for name in names]
         + [run.identity]
         for run, found in result.runs
     ]

@@ -6,9 +6,11 @@ bank, heads and test samples, only who is mixed with whom differs.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
+from fedapp.config import suggestion
 from fedapp.hdc.refresh import Groups
 from fedapp.hdc.refresh_state import RAW, groups_tensors, snapshot_of
 from fedapp.hdc.variants import hard_groups, one_group, random_groups, soft_groups
@@ -74,6 +76,31 @@ class ClientScore:
 
 Scores = dict[str, list[ClientScore]]
 """By the name of the variant, clients ascending."""
+
+
+def variant_named(name: str) -> Variant:
+    """Return the variant of a name, such as ``own`` or ``mix=0.5``.
+
+    Raises
+    ------
+    ValueError
+        If there is none of that name.
+    """
+    kind, equals, text = name.partition("=")
+    if not equals and kind in ABOUT:
+        return Variant(kind)
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    fits = {MIX: 0 <= value <= 1, TEMPERATURE: 0 < value < inf}
+    if fits.get(kind) and Variant(kind, value).name == name:
+        return Variant(kind, value)
+    hint = suggestion(name, ABOUT)
+    raise ValueError(
+        f"there is no variant {name!r}; use one of {', '.join(ABOUT)}, mix=0.5 or "
+        f"temperature=0.3{hint}"
+    )
 
 
 def sweeps(

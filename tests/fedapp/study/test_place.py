@@ -5,8 +5,12 @@ import json
 import pytest
 from filelock import FileLock
 
+from fedapp.run_folder import RunFolder
+from fedapp.storage import Storage
 from fedapp.study.bench import held_bench, open_bench
 from fedapp.study.place import Place, StudyError, find
+from fedapp.study.variant_results import write
+from fedapp.study.variants import Variant, evaluate
 from fedapp.workplace import cache_folder
 from study.runs import bench_of, make
 
@@ -126,6 +130,21 @@ def test_nobody_goes_on_with_a_run_that_is_studied(full):
             other.acquire(timeout=0)
     other.acquire(timeout=0)
     other.release()
+
+
+def test_an_interrupted_run_can_be_studied_and_resumed(copied):
+    """Then its tables are deleted: they are of rounds that are done again."""
+    run = copied("summary.json", '"completed"', '"interrupted"')
+    with held_bench(run.path, round=3) as bench:
+        write(bench, evaluate(bench, [Variant("soft")], processes=1))
+    assert (run.path / "hdc-fl/variants.csv").is_file()
+    folder = RunFolder(run.path, resume=True)
+    commit = Storage(folder).take_up()
+    folder.close()
+    assert commit is not None
+    assert commit.round == 4
+    assert not (run.path / "hdc-fl/variants.csv").exists()
+    assert (run.path / "hdc-fl/refreshes.csv").is_file()
 
 
 def test_a_folder_that_is_none_is_left_as_it_was(tmp_path):

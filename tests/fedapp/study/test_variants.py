@@ -3,12 +3,15 @@
 import json
 import statistics
 
+import numpy as np
 import pytest
 import torch
 from conftest import Finished
 
 from fedapp.data.clients import client_samples
 from fedapp.data.images import open_cached
+from fedapp.hdc.grouping import memberships
+from fedapp.hdc.refresh_state import groups_of
 from fedapp.ledger import Score
 from fedapp.metrics import over_clients
 from fedapp.models import build
@@ -16,7 +19,7 @@ from fedapp.params import join
 from fedapp.study.bench import Bench
 from fedapp.study.place import StudyError
 from fedapp.study.variant_results import paired, summary, write
-from fedapp.study.variants import Variant, evaluate, sweeps, variants_of
+from fedapp.study.variants import Variant, applied, evaluate, sweeps, variants_of
 from fedapp.workplace import cache_folder
 from study.runs import bench_of
 
@@ -94,6 +97,20 @@ def test_sweeps_meet_the_variants_they_end_in(bench):
     (own,) = scores(bench, temperature=bench.rule().temperature).values()
     losses = [[loss for loss, _ in ones] for ones in (own, found["soft"])]
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+
+
+def test_raw_memberships_are_those_of_whole_heads(bench):
+    """Put together from the heads in the bank, at the run's temperature."""
+    heads = np.stack(
+        [bench.bank.read(k).part("head")["weight"].double().numpy() for k in range(8)]
+    ).reshape(8, -1)
+    units = heads / np.linalg.norm(heads, axis=1, keepdims=True)
+    groups = groups_of(applied(bench, Variant("raw"))[1])
+    members = [units[groups.labels == g].mean(axis=0) for g in groups.ids]
+    centroids = np.stack([mean / np.linalg.norm(mean) for mean in members])
+    expected = memberships(units, centroids, temperature=bench.rule().temperature)
+    np.testing.assert_allclose(groups.weights, expected, atol=1e-9)
+    assert np.abs(groups.weights - bench.groups.weights).max() > 1e-3
 
 
 def test_random_groups_are_drawn_from_the_seed(bench):

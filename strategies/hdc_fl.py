@@ -22,12 +22,15 @@ from fedapp.hdc.mixture import (
     mix_encoders,
     to_second_moments,
 )
+from fedapp.hdc.raw import MOST_CLIENTS, RawRefresh, raw_refresh
 from fedapp.hdc.refresh import MIN_CLIENTS, Refresh, refresh
 from fedapp.hdc.refresh_state import (
+    RAW,
     gate_of,
     gate_tensors,
     groups_of,
     snapshot_of,
+    snapshot_tensors,
     state_of_refresh,
 )
 from fedapp.hdc.stability import Gate, Thresholds, agreement
@@ -196,10 +199,28 @@ class HdcFl(RoundStrategy):
             seed=turn.seed,
         )
         after = {**state, **state_of_refresh(found)}
-        self._log(found, self._active(after, turn), turn)
+        raw = self._raw(clients, after.pop(RAW, {}), turn)
+        if raw is not None:
+            after[RAW] = snapshot_tensors(raw.snapshot)
+        self._log(found, raw, self._active(after, turn), turn)
         return after
 
-    def _log(self, found: Refresh, active: bool, turn: Turn) -> None:
+    def _raw(self, clients: list[int], before: Params, turn: Turn) -> RawRefresh | None:
+        """Group by raw heads as well, for the log; None above a number of clients."""
+        if len(clients) > MOST_CLIENTS:
+            return None
+        return raw_refresh(
+            clients,
+            lambda client: row(turn, client).part("head")["weight"].numpy(),
+            before=snapshot_of({RAW: before}, RAW) if before else None,
+            max_groups=self.max_groups,
+            min_silhouette=self.min_silhouette,
+            seed=turn.seed,
+        )
+
+    def _log(
+        self, found: Refresh, raw: RawRefresh | None, active: bool, turn: Turn
+    ) -> None:
         lasting = found.groups.lasting()
         latent = [turn.groups[client] for client in lasting] if turn.groups else []
         ari = agreement(latent, list(lasting.values())) if latent else ""
@@ -218,6 +239,9 @@ class HdcFl(RoundStrategy):
                 "ari_latent": ari,
                 "head_change": found.head_change,
                 "spectral_gap": found.subspace.gap,
+                "groups_raw": "" if raw is None else raw.groups,
+                "silhouette_raw": _or_blank(raw.silhouette if raw else None),
+                "ari_previous_raw": _or_blank(raw.ari if raw else None),
             },
         )
         for client, weights in zip(

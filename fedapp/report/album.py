@@ -14,6 +14,7 @@ from fedapp.report.statistic_figures import (
     read_statistics,
     statistics_map,
 )
+from fedapp.report.swap_figures import swap_figures
 from fedapp.report.timeline import assigned, group_timeline
 
 
@@ -53,6 +54,7 @@ def _figures(run: RunData, missing: list[str]) -> Iterator[Drawn]:
     yield from _statistics(run, missing)
     if run.refreshes:
         yield from _group_figures(run, names, missing)
+    yield from swap_figures(run.path, latent_of(run), missing)
     if summary.seconds.total > 0:
         yield costs(summary.traffic, summary.seconds)
 

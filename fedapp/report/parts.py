@@ -135,3 +135,14 @@ class MembershipRow(Part):
     group: int
     membership: float
     assigned: bool
+
+
+class SwapRow(Part):
+    """One row of hdc-fl/swap.csv."""
+
+    target: Number
+    donor: Number
+    similarity: float
+    gain: float
+    same_latent_group: bool
+    same_group: bool

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fedapp.report import run_sections
+from fedapp.report import run_sections, studies
 from fedapp.report.client_table import client_table
 from fedapp.report.curves import other_models, points
 from fedapp.report.drawing import Drawn
@@ -36,6 +36,7 @@ def run_page(run: RunData, drawn: Sequence[Drawn], missing: Sequence[str]) -> st
         section("What is missing", bullets(list(missing))) if missing else Html(""),
         section("Figures", *([tag("div", *others, class_="figures")] * bool(others))),
         section("Clients", client_table(run)),
+        *studies.sections(run.path),
         section("Settings", *run_sections.settings(run)),
         section("Dropped replies", *run_sections.failures(run)),
         section(

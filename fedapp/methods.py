@@ -9,7 +9,11 @@ from importlib.metadata import entry_points
 from pydantic import BaseModel, ValidationError
 
 from client_apps.fedavg_se import LocalFedAvgSE
+from client_apps.fedmps import LocalFedMPS
+from client_apps.fednh import LocalFedNH
 from client_apps.fedper import LocalFedPer
+from client_apps.fedproto import LocalFedProto
+from client_apps.fedsap import LocalFedSAP
 from client_apps.hdc_fl import LocalHdcFl
 from client_apps.local_only import LocalAlone
 from client_apps.sgd import LocalSGD
@@ -29,7 +33,11 @@ from fedapp.models import MODELS
 from fedapp.strategy import RoundStrategy
 from strategies.fedavg import FedAvg
 from strategies.fedavg_se import FedAvgSE
+from strategies.fedmps import FedMPS
+from strategies.fednh import FedNH
 from strategies.fedper import FedPer
+from strategies.fedproto import FedProto
+from strategies.fedsap import FedSAP
 from strategies.hdc_fl import HdcFl
 from strategies.local_only import LocalOnly
 
@@ -71,6 +79,18 @@ METHODS = {
     ),
     "local": Method(
         LocalOnly, LocalAlone, "every client alone, no communication", "local-only"
+    ),
+    "fedproto": Method(
+        FedProto, LocalFedProto, "own models, shared class prototypes (Tan 2022)"
+    ),
+    "fednh": Method(
+        FedNH, LocalFedNH, "shared encoder, head of slow unit prototypes (Dai 2023)"
+    ),
+    "fedmps": Method(
+        FedMPS, LocalFedMPS, "prototypes of two layers, soft labels (Yang 2025)"
+    ),
+    "fedsap": Method(
+        FedSAP, LocalFedSAP, "FedProto with scheduled alignment and separated classes"
     ),
     "hdc-fl": Method(
         HdcFl, LocalHdcFl, "soft mixtures of group encoders, grouped by head geometry"

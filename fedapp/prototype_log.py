@@ -1,10 +1,16 @@
 """What the rounds of a prototype method show: drift, angles, means over clients."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-import torch
+from torch import rad2deg, triu_indices
 
 from fedapp.prototypes import EPSILON, Bank, unit
+
+MEASURED = ("entropy", "alignment", "separation")
+"""Terms whose gradients clients measure."""
+
+Report = tuple[Mapping[str, int | float], int]
+"""The metrics of one reply, and its number of examples."""
 
 
 def drift(before: Bank, after: Bank) -> float | None:
@@ -15,10 +21,9 @@ def drift(before: Bank, after: Bank) -> float | None:
     both = before.known & after.known
     if not both.any():
         return None
-    moved = (after.values - before.values)[both].double().norm(dim=1)
-    return float(
-        (moved / before.values[both].double().norm(dim=1).clamp(EPSILON)).mean()
-    )
+    old, new = before.values[both].double(), after.values[both].double()
+    moved = (new - old).norm(dim=1) / old.norm(dim=1).clamp(min=EPSILON)
+    return float(moved.mean())
 
 
 def angles(bank: Bank) -> tuple[float, float] | None:
@@ -26,16 +31,43 @@ def angles(bank: Bank) -> tuple[float, float] | None:
     rows = unit(bank.values[bank.known].double())
     if len(rows) < 2:
         return None
-    upper = torch.triu_indices(len(rows), len(rows), offset=1)
-    cosines = (rows @ rows.T)[upper[0], upper[1]].clamp(-1, 1)
-    degrees = torch.rad2deg(torch.arccos(cosines))
+    above = triu_indices(len(rows), len(rows), offset=1)
+    cosines = (rows @ rows.T)[above[0], above[1]].clamp(-1, 1)
+    degrees = rad2deg(cosines.arccos())
     return float(degrees.mean()), float(degrees.min())
 
 
-def weighted_metric(
-    found: list[tuple[Mapping[str, int | float], int]], name: str
-) -> float | None:
+def mean_metric(reports: Sequence[Report], name: str) -> float | None:
     """Return the mean of a metric over replies that have it, weighted by examples."""
-    have = [(metrics[name], n) for metrics, n in found if name in metrics]
-    total = sum(n for _, n in have)
-    return sum(value * n for value, n in have) / total if total else None
+    have = [(metrics[name], count) for metrics, count in reports if name in metrics]
+    total = sum(count for _, count in have)
+    return sum(value * count for value, count in have) / total if total else None
+
+
+def round_row(
+    round_: int,
+    *,
+    lam: float,
+    full: float,
+    before: Bank,
+    after: Bank,
+    reports: Sequence[Report],
+) -> dict[str, int | float | str]:
+    """Return one row of ``rounds.csv``; what is not known is left blank.
+
+    ``full`` is the weight of the alignment when no schedule holds it back.
+    """
+    between = angles(after) or (None, None)
+    row = {
+        "round": round_,
+        "clients": len(reports),
+        "known": int(after.known.sum()),
+        "lam": lam,
+        "full_lam": full,
+        **{f"{n}_gradient": mean_metric(reports, f"{n}-gradient") for n in MEASURED},
+        "spread": mean_metric(reports, "spread"),
+        "drift": drift(before, after),
+        "angle_mean": between[0],
+        "angle_min": between[1],
+    }
+    return {name: "" if value is None else value for name, value in row.items()}

@@ -72,12 +72,12 @@ class PrototypeMean:
     ``count`` weighs a client's prototype by its samples of the class, ``uniform``
     counts all clients that hold the class equally. Departure from the paper of
     FedProto, which prints a weight *and* a division by the number of clients: that
-    shrinks prototypes, and its code does not do it.
+    shrinks prototypes, and its code does not do it. ``like`` has the shape.
     """
 
-    def __init__(self, classes: int, width: int, weighting: Weighting) -> None:
-        self._sums = torch.zeros(classes, width, dtype=torch.float64)
-        self._weights = torch.zeros(classes, dtype=torch.float64)
+    def __init__(self, like: Bank, weighting: Weighting) -> None:
+        self._sums = torch.zeros_like(like.values, dtype=torch.float64)
+        self._weights = torch.zeros(len(like.known), dtype=torch.float64)
         self._weighting = weighting
 
     def add(self, values: Tensor, classes: Tensor, counts: Tensor | None) -> None:

@@ -34,7 +34,7 @@ def add(mean: PrototypeMean, reply: dict[str, dict[str, Tensor]]) -> None:
 
 
 def mean_of(*clients: tuple[Tensor, Tensor], weighting: str) -> PrototypeMean:
-    mean = PrototypeMean(2, 2, weighting)
+    mean = PrototypeMean(Bank.empty(2, 2), weighting)
     for client in clients:
         add(mean, sent(*client))
     return mean

@@ -72,6 +72,10 @@ class ModelSettings(Section):
     """The network."""
 
     name: str = about("network: mlp, cnn, cnn-small, resnet18, mobilenet-v2")
+    mix: str = about(
+        "networks dealt over clients, as in cnn,mlp,resnet18; empty: the same for all"
+    )
+    projection: int = about("size of embeddings, by a linear layer; 0: none", ge=0)
 
 
 class RoundSettings(Section):

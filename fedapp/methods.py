@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from typing import Literal
 
 from pydantic import BaseModel, ValidationError
 
@@ -29,6 +30,7 @@ from fedapp.config import (
 )
 from fedapp.data.images import DATASETS
 from fedapp.data.shift import parse_shift
+from fedapp.model_mix import unknown_in
 from fedapp.models import MODELS
 from fedapp.strategy import RoundStrategy
 from strategies.fedavg import FedAvg
@@ -52,7 +54,9 @@ class Method:
     The fields that the halves declare as ``Annotated[..., pydantic.Field(...)]`` are
     the settings of the table ``section`` (the method's name if empty). A method from
     another package has its settings in the text of ``plugin.settings``, read as TOML,
-    and ``plugin``, its pydantic model, checks them.
+    and ``plugin``, its pydantic model, checks them. ``models`` says whether clients may
+    have different ones: ``any`` if nothing of them is sent, ``same-width`` if their
+    embeddings are compared.
     """
 
     server: type[RoundStrategy]
@@ -60,6 +64,7 @@ class Method:
     summary: str
     section: str = ""
     plugin: type[BaseModel] | None = None
+    models: Literal["same", "same-width", "any"] = "same"
 
     @property
     def classes(self) -> tuple[type, type]:
@@ -78,10 +83,17 @@ METHODS = {
         FedPer, LocalFedPer, "shared encoder, private head (Arivazhagan 2019)"
     ),
     "local": Method(
-        LocalOnly, LocalAlone, "every client alone, no communication", "local-only"
+        LocalOnly,
+        LocalAlone,
+        "every client alone, no communication",
+        "local-only",
+        models="any",
     ),
     "fedproto": Method(
-        FedProto, LocalFedProto, "own models, shared class prototypes (Tan 2022)"
+        FedProto,
+        LocalFedProto,
+        "own models, shared class prototypes (Tan 2022)",
+        models="same-width",
     ),
     "fednh": Method(
         FedNH, LocalFedNH, "shared encoder, head of slow unit prototypes (Dai 2023)"
@@ -90,7 +102,10 @@ METHODS = {
         FedMPS, LocalFedMPS, "prototypes of two layers, soft labels (Yang 2025)"
     ),
     "fedsap": Method(
-        FedSAP, LocalFedSAP, "FedProto with scheduled alignment and separated classes"
+        FedSAP,
+        LocalFedSAP,
+        "FedProto with scheduled alignment and separated classes",
+        models="same-width",
     ),
     "hdc-fl": Method(
         HdcFl, LocalHdcFl, "soft mixtures of group encoders, grouped by head geometry"
@@ -154,6 +169,7 @@ def check_settings(flat: Flat) -> Settings:
     problems = [
         *_unknown("data.name", settings.data.name, DATASETS, "fedapp datasets"),
         *_unknown("model.name", settings.model.name, MODELS, "fedapp settings"),
+        *_mixed(name, method, settings),
     ]
     try:
         parse_shift(settings.data.shift, settings.data.shift_groups)
@@ -185,6 +201,29 @@ def _unknown(
         return []
     hint = suggestion(value, known) or f"; see: {where}"
     return [f"{setting} = {value!r}: expected one of {', '.join(known)}{hint}"]
+
+
+def _mixed(name: str, method: Method, settings: Settings) -> list[str]:
+    """Return what is wrong with the models of a mix."""
+    mix = settings.model.mix
+    if not mix:
+        return []
+    found = []
+    for unknown in unknown_in(mix):
+        hint = suggestion(unknown, MODELS) or "; see: fedapp settings"
+        found.append(f"model.mix = {mix!r}: there is no model {unknown!r}{hint}")
+    if not may_differ(method, settings):
+        able = [other for other, row in table().items() if row.models != "same"]
+        found.append(
+            f"model.mix = {mix!r}: method {name!r} needs the same model on every "
+            f"client; these do not: {', '.join(able)}"
+        )
+    return found
+
+
+def may_differ(method: Method, settings: Settings) -> bool:
+    """Return whether clients may have different models under these settings."""
+    return method.models != "same" and not settings.table.get("share_encoder")
 
 
 def _plugin_table(text: str, model: type[BaseModel]) -> dict[str, object]:

@@ -3,6 +3,7 @@
 Every model is built for the data at hand: image size, channels and classes.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -125,15 +126,21 @@ MODELS: dict[str, Callable[[ImageShape], tuple[nn.Module, int]]] = {
 }
 
 
-def build(name: str, image: ImageShape, classes: int, *, seed: int) -> Classifier:
+def build(
+    name: str, image: ImageShape, classes: int, *, seed: int, projection: int = 0
+) -> Classifier:
     """Return model ``name`` with weights drawn from ``seed``, and nothing else.
 
+    With a ``projection`` a linear layer makes embeddings of that many numbers.
     The same arguments give the same bits on every machine of one kind; the global
     random state is left as it was.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         encoder, features = MODELS[name](image)
+        if projection:
+            layers = {"body": encoder, "projection": nn.Linear(features, projection)}
+            encoder, features = nn.Sequential(OrderedDict(layers)), projection
         return Classifier(encoder, features, classes)
 
 

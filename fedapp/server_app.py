@@ -20,14 +20,16 @@ from fedapp.devices import IGNORED, agreed, run_key
 from fedapp.exchange import RunStopped
 from fedapp.files import sha256
 from fedapp.ledger import Ledger
-from fedapp.methods import check_settings, table
+from fedapp.methods import check_settings, may_differ, table
+from fedapp.model_mix import check_widths, dealt, in_words
 from fedapp.models import ImageShape, state_of
 from fedapp.models import build as build_model
+from fedapp.params import num_bytes
 from fedapp.registration import Clients
 from fedapp.report.build import try_report
 from fedapp.run_folder import RunFolder, check_same, read_config
 from fedapp.strategy import RoundStrategy
-from fedapp.summary import durations, results
+from fedapp.summary import against_fedavg, durations, results
 from fedapp.workplace import cache_folder
 
 log = getLogger("flwr")
@@ -101,6 +103,8 @@ class Run:
         self.folder = folder
         self.strategy: RoundStrategy | None = None
         self.ledger = Ledger(folder)
+        self.model_bytes = 0
+        """The size of the model that all clients have; 0 if they have several."""
 
     def execute(self, grid: Grid) -> None:
         """Find the clients, prepare data and model, run all rounds."""
@@ -135,12 +139,40 @@ class Run:
             cfg["run-key"] = run_key(self.folder.path, clients.names, data)
             log.log(INFO, "Devices: %s; each has %s", ", ".join(clients.names), data)
             log.log(INFO, "They bring their data: %s are ignored", ", ".join(IGNORED))
-        model = build_model(settings.model.name, image, classes, seed=settings.seed)
+        models = self._models(clients, image)
+        model = build_model(
+            models[0],
+            image,
+            classes,
+            seed=settings.seed,
+            projection=settings.model.projection,
+        )
         self.strategy = self._strategy(clients, cfg, groups, sizes)
         self.ledger.spent("startup", self.ledger.started)
         arrays = records.to_record(state_of(model))
+        if len(set(models)) == 1:
+            self.model_bytes = num_bytes({"model": state_of(model)})
         del model
         self.strategy.start(grid, arrays, num_rounds=rounds.count)
+
+    def _models(self, clients: Clients, image: ImageShape) -> list[str]:
+        """Return the model of each client, once it is clear that they go together."""
+        net, method = self.settings.model, table()[self.settings.method]
+        models = [
+            clients.models.get(name) or dealt(client, name=net.name, mix=net.mix)
+            for client, name in enumerate(clients.names)
+        ]
+        if len(set(models)) == 1:
+            return models
+        log.log(INFO, "Models: %s", in_words(clients.names, models))
+        if not may_differ(method, self.settings):
+            raise RunStopped(
+                f"method {self.settings.method!r} needs the same model on every "
+                f"client; these differ: {in_words(clients.names, models)}"
+            )
+        if method.models == "same-width":
+            check_widths(clients.names, models, image, projection=net.projection)
+        return models
 
     def _prepare_data(self) -> Manifest:
         data = self.settings.data
@@ -278,5 +310,15 @@ class Run:
                 names=strategy.clients.names if strategy is not None else (),
                 groups=strategy.groups if strategy is not None else (),
             ),
+            "traffic_vs_fedavg": self._against_fedavg(status),
             "seconds": durations(self.ledger),
         }
+
+    def _against_fedavg(self, status: str) -> float | None:
+        if self.strategy is None or status != "completed":
+            return None
+        return against_fedavg(
+            self.ledger,
+            model_bytes=self.model_bytes,
+            participants=self.strategy.round * len(self.strategy.sample(1)),
+        )

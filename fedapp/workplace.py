@@ -23,7 +23,8 @@ from fedapp.devices import data_path
 from fedapp.files import sha256
 from fedapp.memory import Who
 from fedapp.methods import check_settings
-from fedapp.models import Classifier, ImageShape, build, state_of
+from fedapp.model_mix import dealt
+from fedapp.models import MODELS, Classifier, ImageShape, build, state_of
 from fedapp.params import Params, Payload
 
 CACHE = ClientCache()
@@ -68,12 +69,17 @@ def prepare_process(settings: Settings, *, seed: int) -> None:
     torch.manual_seed(seed)
 
 
-@functools.lru_cache(maxsize=2)
+@functools.lru_cache(maxsize=8)
 def scratch_model(
-    name: str, image: ImageShape, classes: int, seed: int, device: torch.device
+    name: str,
+    image: ImageShape,
+    classes: int,
+    seed: int,
+    device: torch.device,
+    projection: int,
 ) -> tuple[Classifier, Params]:
     """Return a model to work in and the common initial state; built once."""
-    model = build(name, image, classes, seed=seed)
+    model = build(name, image, classes, seed=seed, projection=projection)
     initial = state_of(model)
     model = model.to(device)
     if any(isinstance(module, nn.Conv2d) for module in model.modules()):
@@ -135,6 +141,23 @@ def _device_data(settings: Settings, path: str) -> tuple[ClientData, ImageShape,
     return found, ImageShape(*images.images.shape[1:]), images.classes
 
 
+def own_model(node: Mapping[str, Scalar]) -> str:
+    """Return the ``model-name`` of a device's node config, empty if it has none.
+
+    Raises
+    ------
+    ValueError
+        If there is no model of that name.
+    """
+    name = str(node.get("model-name", "")).strip()
+    if name and name not in MODELS:
+        raise ValueError(
+            f"model-name {name!r} in the node config: expected one of "
+            f"{', '.join(MODELS)}"
+        )
+    return name
+
+
 def build_task(
     settings: Settings,
     who: Who,
@@ -149,9 +172,15 @@ def build_task(
         data, image, classes = _simulated_data(cfg, client)
     else:
         data, image, classes = _device_data(settings, data_path(node, who.name))
-    device = device_of(settings)
+    device, net = device_of(settings), settings.model
+    name = "" if who.simulated else own_model(node)
     model, initial = scratch_model(
-        settings.model.name, image, classes, settings.seed, device
+        name or dealt(client, name=net.name, mix=net.mix),
+        image,
+        classes,
+        settings.seed,
+        device,
+        net.projection,
     )
     local = settings.local
     task = LocalTask(

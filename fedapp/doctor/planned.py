@@ -3,6 +3,7 @@
 from fedapp.config import Settings
 from fedapp.doctor.images import Look
 from fedapp.doctor.needs import Plan
+from fedapp.model_mix import names_in
 from fedapp.models import build, state_of
 from fedapp.params import num_bytes
 
@@ -13,16 +14,20 @@ def planned(settings: Settings, found: Look, *, workers: int, cpus: int) -> Plan
     Raises
     ------
     ValueError
-        If the network cannot be built for such images.
+        If a network cannot be built for such images.
     """
-    data = settings.data
-    model = build(settings.model.name, found.image, found.classes, seed=settings.seed)
+    data, shape = settings.data, (found.image, found.classes)
+    net = settings.model
+    largest = max(
+        num_bytes({"": state_of(build(n, *shape, seed=0, projection=net.projection))})
+        for n in names_in(net.mix) or [net.name]
+    )
     used = found.samples
     if data.samples_per_client:
         each = data.samples_per_client / (1 - data.test_fraction)
         used = min(used, round(data.clients * each))
     return Plan(
-        model=num_bytes({"model": state_of(model)}),
+        model=largest,
         pixels=found.image.channels * found.image.height * found.image.width,
         samples=found.samples,
         used=used,

@@ -76,6 +76,13 @@ def costs(run: RunData) -> Iterator[Html]:
         ],
     ]
     yield table("Traffic of all clients", ["what", "size", "bytes"], rows)
+    share = run.summary.traffic_vs_fedavg
+    if share is not None:
+        yield tag(
+            "p",
+            f"Training traffic is {100 * share:.3g} % of FedAvg's with the same model, "
+            "clients and rounds.",
+        )
     spent = {
         "startup": seconds.startup,
         "training rounds": seconds.train,

@@ -63,6 +63,11 @@ class DataSettings(Section):
     test_fraction: float = about("share of a client's samples for testing", gt=0, lt=1)
     official_split: bool = about("take test samples from the official test split")
     augment: bool = about("random crops and flips of training batches")
+    label_fraction: float = about(
+        "share of a client's training labels that are known, one a class at least",
+        gt=0,
+        le=1,
+    )
     image_column: str = about("column with the images; empty: the data set's usual")
     label_column: str = about("column with the labels; empty: the data set's usual")
     client_column: str = about("column with the owner; empty: the data set's usual")

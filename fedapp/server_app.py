@@ -199,6 +199,7 @@ class Run:
             test_fraction=data.test_fraction,
             official_split=data.official_split,
             augment=data.augment,
+            label_fraction=data.label_fraction,
         )
         self._keep(manifest)
         for note in manifest.notes:
@@ -250,6 +251,7 @@ class Run:
             "clients": clients,
             "ledger": self.ledger,
             "checkpoint_every": settings.checkpoint.every,
+            "label_fraction": settings.data.label_fraction,
         }
         method = table()[settings.method]
         return build(method.server, {**settings.table, **shared})

@@ -130,12 +130,13 @@ def _simulated_data(cfg: Scalars, client: int) -> tuple[ClientData, ImageShape, 
 def _device_data(settings: Settings, path: str) -> tuple[ClientData, ImageShape, int]:
     images, data = device_images(settings.data, path), settings.data
     found = CACHE.get(
-        (images.key, settings.seed),
+        (images.key, settings.seed, data.label_fraction),
         lambda: local_samples(
             images,
             test_fraction=data.test_fraction,
             seed=settings.seed,
             augment=data.augment,
+            label_fraction=data.label_fraction,
         ),
     )
     return found, ImageShape(*images.images.shape[1:]), images.classes
@@ -188,6 +189,7 @@ def build_task(
         initial=initial,
         received=received,
         labelled=data.train.to(device),
+        unlabelled=data.unlabelled.to(device) if data.unlabelled else None,
         classes=classes,
         seed=settings.seed,
         client=client,

@@ -8,6 +8,7 @@ from fedapp.report.drawing import STYLE, Drawn
 from fedapp.report.figures import accuracy_over_rounds, costs
 from fedapp.report.folder import RunData
 from fedapp.report.group_figures import refresh_lines, similarity_matrix
+from fedapp.report.prototype_album import prototype_album
 from fedapp.report.similarity import Similarity, head_similarity
 from fedapp.report.timeline import assigned, group_timeline
 
@@ -46,6 +47,8 @@ def _figures(run: RunData, missing: list[str]) -> Iterator[Drawn]:
         yield label_histogram(run.manifest, names=names)
     if run.refreshes:
         yield from _group_figures(run, names, missing)
+    if run.prototypes:
+        yield from prototype_album(run, missing)
     if summary.seconds.total > 0:
         yield costs(summary.traffic, summary.seconds)
 

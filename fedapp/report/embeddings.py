@@ -59,6 +59,9 @@ def sample_embeddings(
     """
     versions = Versions(path / "memory")
     images = open_cached(cache, manifest.key)
+    # Its prototypes are of scaled embeddings.
+    scaled = settings.get("method") == "fedsap"
+    scale = float(settings["fedsap.embedding-scale"]) if scaled else 1.0
     rows: list[Array] = []
     classes: list[int] = []
     step = -(-len(manifest.clients) // CLIENTS)
@@ -77,7 +80,7 @@ def sample_embeddings(
         )
         load(model, state)
         test = client_samples(images, manifest, client).test
-        rows.append(_embedded(model.encoder, test))
+        rows.append(scale * _embedded(model.encoder, test))
         classes += test.labels[:SAMPLES].tolist()
     return Sample(np.concatenate(rows), tuple(classes)) if rows else None
 

@@ -80,8 +80,8 @@ def costs(run: RunData) -> Iterator[Html]:
     if share is not None:
         yield tag(
             "p",
-            f"Training traffic is {100 * share:.3g} % of FedAvg's with the same model, "
-            "clients and rounds.",
+            f"Training traffic is {100 * share:.3g} % of what FedAvg sends with the "
+            "same model, clients and rounds.",
         )
     spent = {
         "startup": seconds.startup,

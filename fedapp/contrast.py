@@ -18,7 +18,8 @@ def supervised_contrast(
     The mean is over anchors that have another vector of their class, and is multiplied
     by temperature / 0.07 as in its code.
     """
-    logits = vectors @ vectors.T / temperature
+    with torch.autocast(vectors.device.type, enabled=False):
+        logits = vectors @ vectors.T / temperature
     itself = torch.eye(len(vectors), dtype=torch.bool, device=vectors.device)
     same = (labels[:, None] == labels) & ~itself
     others = logits.masked_fill(itself, -torch.inf)

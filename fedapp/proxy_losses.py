@@ -25,7 +25,9 @@ def _compared(
         return None
     place = bank.known.cumsum(0) - 1
     proxies = unit(bank.values[bank.known])
-    cosines = unit(features[valid].float()) @ proxies.T
+    # In 16 bits a cosine has two or three digits, and a scale of 32 makes much of them.
+    with torch.autocast(features.device.type, enabled=False):
+        cosines = unit(features[valid].float()) @ proxies.T
     return cosines, place[labels[valid]]
 
 

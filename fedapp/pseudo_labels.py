@@ -65,7 +65,7 @@ def thresholds(
         mine = nearest[right & (labels == label)]
         if len(mine) >= ENOUGH:
             by_class[label] = torch.quantile(mine, quantile)
-    return Thresholds(float(client), by_class)
+    return Thresholds(float(client), by_class.cpu())
 
 
 def pseudo_labels(distances: Tensor, limits: Thresholds) -> tuple[Tensor, Tensor]:

@@ -69,7 +69,7 @@ class Finished:
 
     def bits(self) -> dict[str, bytes]:
         """All files that "the same bits" is about, by relative path."""
-        wanted = ("*.safetensors", "metrics.csv", "manifest.json", "hdc-fl/*.csv")
+        wanted = ("*.safetensors", "metrics.csv", "manifest.json", "*/*.csv")
         return {
             str(file.relative_to(self.path)): file.read_bytes()
             for pattern in wanted

@@ -25,5 +25,5 @@ def share_at(shape: Shape, *, elapsed: int, warm_up: int) -> float:
 
 def rounds_of(share: float, rounds: int) -> int:
     """Return a share of the rounds, rounded up."""
-    # The small number: 0.2 * 30 is 6.000000000000001 and would give 7.
+    # The small number: 0.28 * 25 is 7.000000000000001 and would give 8.
     return ceil(share * rounds - 1e-9)

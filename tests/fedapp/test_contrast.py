@@ -44,6 +44,12 @@ def test_an_unknown_prototype_is_the_samples_own_feature_without_gradient():
     nothing = Bank.empty(2, 2)
     found = contrast_with_bank(features, torch.tensor([0, 1]), nothing, temperature=0.5)
     assert found.item() == pytest.approx(1.711034, abs=1e-5)
+    found.backward()
+    # As if the same vectors had come as constants.
+    given = torch.tensor([[2.0, 0], [0, 3]], requires_grad=True)
+    bank = Bank(torch.eye(2), torch.tensor([True, True]))
+    contrast_with_bank(given, torch.tensor([0, 1]), bank, temperature=0.5).backward()
+    torch.testing.assert_close(features.grad, given.grad)
     lone = contrast_with_bank(features[:1], torch.tensor([0]), nothing, temperature=0.5)
     # One sample and its own copy: the only other vector is the right one.
     assert lone.item() == pytest.approx(0)

@@ -33,7 +33,15 @@ def test_rounds_before_the_first_are_refused(elapsed, warm_up):
 
 @pytest.mark.parametrize(
     ("share", "rounds", "expected"),
-    [(0.2, 30, 6), (0.2, 100, 20), (0.2, 7, 2), (0, 9, 0), (1, 9, 9), (0.3, 1, 1)],
+    [
+        (0.28, 25, 7),
+        (0.2, 30, 6),
+        (0.2, 100, 20),
+        (0.2, 7, 2),
+        (0, 9, 0),
+        (1, 9, 9),
+        (0.3, 1, 1),
+    ],
 )
 def test_a_share_of_the_rounds_is_rounded_up(share, rounds, expected):
     assert rounds_of(share, rounds) == expected

@@ -3,10 +3,13 @@ import json
 import pytest
 import torch
 from prototype_replies import INITIAL, classes, half, parts
+from torch import nn
 from torch.nn import functional
 
-from client_apps.fednh import UnitHead
-from fedapp.algorithm import Update, seeded
+from client_apps.fednh import LocalFedNH, UnitHead
+from fedapp.algorithm import LocalTask, Update, seeded
+from fedapp.data.samples import Samples
+from fedapp.models import Classifier, state_of
 from fedapp.prototypes import unit
 from strategies.fednh import FedNH, next_prototypes, spread_out
 
@@ -36,6 +39,35 @@ def test_one_class_by_hand():
     torch.testing.assert_close(new, torch.tensor([[0.996749, 0.080569]]))
     turned = torch.rad2deg((old * new).sum().arccos()).item()
     assert turned == pytest.approx(4.62127, abs=1e-3)
+
+
+def test_a_client_sends_the_mean_direction_of_a_class_times_its_samples():
+    model = Classifier(nn.Identity(), 2, 3)
+    rows = torch.tensor([[3.0, 0], [0, 5], [7, 0], [0, 2]])
+    task = LocalTask(
+        model=model,
+        initial=state_of(model),
+        received={
+            "encoder": {},
+            "protos": {"values": torch.eye(3)[:, :2]},
+            "scale": {"values": torch.tensor([1.0])},
+        },
+        labelled=Samples(rows, torch.tensor([0, 0, 0, 2])),
+        classes=3,
+        seed=0,
+        client=0,
+        lr=0.1,
+        epochs=1,
+        batch_size=4,
+    )
+    sent = LocalFedNH().train(task, {})[0].sent
+    # Directions (1, 0), (0, 1), (1, 0) have the mean (2, 1) / 3; lengths do not count.
+    first = 3 * torch.tensor([2.0, 1]) / 5**0.5
+    expected = torch.stack([first, torch.tensor([0.0, 1])])
+    torch.testing.assert_close(sent["protos"]["values"], expected)
+    assert sent["classes"]["values"].tolist() == [0, 2]
+    assert sent["counts"]["values"].tolist() == [3, 1]
+    assert sent["scale"]["values"].item() != 1.0
 
 
 def test_a_class_nobody_reports_and_rho_one_keep_their_bits():

@@ -39,6 +39,7 @@ from fedapp.versions import Version
 from fedapp.workplace import (
     build_task,
     device_images,
+    own_model,
     prepare_process,
     settings_from,
 )
@@ -67,6 +68,7 @@ def _introduce(context: Context) -> Who:
         return who
     try:
         path = data_path(context.node_config, who.name)
+        who = replace(who, model=own_model(context.node_config))
     except ValueError as error:
         return replace(who, problem=str(error))
     try:

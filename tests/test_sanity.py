@@ -89,6 +89,13 @@ CASES = {
     "oracle": Case(own=False, why="it is told of shifts, and these data have none"),
     "conditional": Case(),
     "local": Case(),
+    "fedproto": Case(),
+    "fednh": Case(
+        settings={"fednh__scale": 20.0},
+        why="logits between -1 and 1 are never sure: its scale starts from 20 here",
+    ),
+    "fedmps": Case(),
+    "fedsap": Case(),
     "pacfl": Case(
         image=moved_rows,
         pairs=last_column("pacfl/clusters.csv", "cluster"),

@@ -8,6 +8,7 @@ from fedapp.report.drawing import STYLE, Drawn
 from fedapp.report.figures import accuracy_over_rounds, costs
 from fedapp.report.folder import RunData
 from fedapp.report.group_figures import refresh_lines, similarity_matrix
+from fedapp.report.prototype_album import prototype_album
 from fedapp.report.similarity import Similarity, head_similarity
 from fedapp.report.statistic_figures import (
     accuracy_by_samples,
@@ -55,6 +56,8 @@ def _figures(run: RunData, missing: list[str]) -> Iterator[Drawn]:
     if run.refreshes:
         yield from _group_figures(run, names, missing)
     yield from swap_figures(run.path, latent_of(run), missing)
+    if run.prototypes:
+        yield from prototype_album(run, missing)
     if summary.seconds.total > 0:
         yield costs(summary.traffic, summary.seconds)
 

@@ -15,7 +15,9 @@ from fedapp.report.parts import (
     Summary,
     TimeRow,
 )
+from fedapp.report.prototype_parts import BANKS, PseudoRow, RoundRow
 from fedapp.report.reading import (
+    Row,
     check,
     check_types,
     read_config,
@@ -43,6 +45,8 @@ class RunData:
     refreshes: tuple[RefreshRow, ...]
     memberships: tuple[MembershipRow, ...]
     missing: tuple[str, ...]
+    prototypes: tuple[RoundRow, ...] = ()
+    pseudo: tuple[PseudoRow, ...] = ()
 
     @property
     def clients(self) -> int:
@@ -132,5 +136,21 @@ def load(path: Path) -> RunData:
         memberships=read_rows(
             path, f"{HDC_FL}/memberships.csv", MembershipRow, missing, why
         ),
+        prototypes=_table(path, settings, "rounds.csv", RoundRow, missing),
+        pseudo=_table(path, settings, "pseudo_labels.csv", PseudoRow, missing),
         missing=tuple(missing),
     )
+
+
+def _table(
+    path: Path,
+    settings: Mapping[str, Scalar],
+    name: str,
+    kind: type[Row],
+    missing: list[str],
+) -> tuple[Row, ...]:
+    """Return a table of a prototype method, if the run is of one and has it."""
+    method = str(settings.get("method", ""))
+    if method not in BANKS:
+        return ()
+    return read_rows(path, f"{method}/{name}", kind, missing, "")

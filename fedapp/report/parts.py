@@ -89,6 +89,7 @@ class Summary(Part):
     unseen: Unseen | None = None
     per_client: tuple[ClientResult, ...] = ()
     traffic: Traffic = Traffic()
+    traffic_vs_fedavg: float | None = None
     seconds: Seconds = Seconds()
     failures: tuple[Dropped, ...] = ()
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 REPORTED = ("mean", "worst", "bottom20", "gap")
 """The accuracies that every table shows, by their names in summary.json."""
@@ -12,6 +13,7 @@ MEASURES = {
     "worst-accuracy": "worst",
     "bottom20-accuracy": "bottom20",
     "accuracy-gap": "gap",
+    "unseen-accuracy": "unseen",
 }
 """Which accuracy of the last evaluation stands beside the paper's, by measure."""
 
@@ -28,6 +30,12 @@ def over_seeds(values: Sequence[float]) -> tuple[float, float | None]:
 def needed(measure: str) -> tuple[str, ...]:
     """Return the names of the accuracies that a table with this measure shows."""
     return tuple(dict.fromkeys([*REPORTED, MEASURES[measure]]))
+
+
+def accuracies_of(summary: Mapping[str, Any]) -> dict[str, float]:
+    """Return the accuracies in a summary.json, that of unseen clients among them."""
+    unseen = summary.get("unseen")
+    return {**summary["accuracy"], **({"unseen": unseen["mean"]} if unseen else {})}
 
 
 def summarise(

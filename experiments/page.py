@@ -10,6 +10,7 @@ TITLES = {
     "worst": "worst client",
     "bottom20": "bottom 20 %",
     "gap": "gap",
+    "unseen": "unseen clients",
 }
 
 

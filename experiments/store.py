@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from experiments.identity import identity_of
+from experiments.measures import accuracies_of
 from experiments.table import Cell
 from fedapp.config import Scalar, defaults
 from fedapp.files import write_json
@@ -98,6 +99,7 @@ def result_of(run: Run, cause: str = "") -> Result:
     """Return what came of a run; ``cause`` is why its process failed just now."""
     if finished(run.folder, run.identity):
         summary = read_json(run.folder / "summary.json")
+        summary["accuracy"] = accuracies_of(summary)
         config = tomllib.loads((run.folder / "config.toml").read_text("utf-8"))
         about = {**read_json(run.folder / RECORD), "versions": config["versions"]}
         total = float(summary["seconds"]["total"])

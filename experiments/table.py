@@ -68,9 +68,19 @@ def read_table(path: Path) -> Table:
         _flat(found.get("all")),
     )
     problems += wrong
+    if file is not None and file.measure == "unseen-accuracy":
+        problems += _without_unseen(cells)
     if file is None or problems:
         raise TableError("\n".join(f"{path.name}: {line}" for line in problems))
     return Table(path, file.paper, file.shows, file.measure, (*file.seeds,), cells)
+
+
+def _without_unseen(cells: Sequence[Cell]) -> list[str]:
+    return [
+        f"cell {cell.name!r}: data.unseen-clients = 0, but the measure is of those"
+        for cell in cells
+        if not cell.settings["data.unseen-clients"]
+    ]
 
 
 def _flat(found: object) -> dict[str, Scalar]:

@@ -13,7 +13,9 @@ from fedapp.statistics.moments import class_contrasts, class_moments, scaled_to
 from fedapp.statistics.rows import (
     Floats,
     balanced_scale,
+    images_of,
     labels_of,
+    low_frequencies,
     pixels_of,
     with_labels,
 )
@@ -48,6 +50,8 @@ PROJECTED = 40
 """Dimensions that ``eig-rp`` keeps."""
 FEATURES = 16
 """Projections of an image that moments are taken of."""
+SIDE_FEATURES = 4
+"""Cosines of each side of an image, per channel, that contrasts are taken of."""
 
 AGREEING = ("moments", "shuffled")
 """Modes for which clients tell the server of their statistics, once."""
@@ -68,6 +72,12 @@ class Recipe:
         key = [self.seed, zlib.crc32(name.encode()), *shape]
         return np.random.default_rng(key).standard_normal(shape)
 
+    def mix(self, width: int) -> Floats:
+        """Return a public matrix (width, length) with orthonormal columns or rows."""
+        drawn = self.public("mix", max(width, self.length), min(width, self.length))
+        base: Floats = np.linalg.qr(drawn)[0]
+        return base if width >= self.length else base.T
+
 
 def statistic(
     recipe: Recipe, samples: Samples, *, classes: int, client: int, group: int = -1
@@ -85,14 +95,18 @@ def statistic(
     if mode == "cluster-onehot":
         return _marked(group, length)
     with threadpool_limits(limits=1):
-        pixels, labels = pixels_of(samples), labels_of(samples)
-        if mode in ("moments", "moments-local", "contrasts"):
+        labels = labels_of(samples)
+        if mode == "contrasts":
+            features = low_frequencies(images_of(samples), SIDE_FEATURES)
+            values = class_contrasts(features, labels, classes)
+            return scaled_to(values @ recipe.mix(len(values)), length**0.5)
+        pixels = pixels_of(samples)
+        if mode in ("moments", "moments-local"):
             project = recipe.public("features", pixels.shape[1], FEATURES)
             features = pixels @ project / np.sqrt(pixels.shape[1])
-            take = class_contrasts if mode == "contrasts" else class_moments
-            values = take(features, labels, classes)
-            mix = recipe.public("moments", len(values), length)
-            found = values @ mix / np.sqrt(len(values))
+            values = class_moments(features, labels, classes)
+            found = values @ recipe.public("moments", len(values), length)
+            found /= np.sqrt(len(values))
             return found if mode == "moments" else scaled_to(found, length**0.5)
         scale = _label_scale(recipe, pixels.shape[1], classes)
         rows = with_labels(pixels, labels, classes, scale)

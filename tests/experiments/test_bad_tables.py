@@ -25,8 +25,8 @@ def problems(folder: Path, *cells: Any, **changes: Any) -> list[str]:
         (
             {"measure": "final-acuracy"},
             "measure = 'final-acuracy': expected one of final-accuracy, "
-            "weighted-accuracy, worst-accuracy, bottom20-accuracy, accuracy-gap; "
-            "did you mean 'final-accuracy'?",
+            "weighted-accuracy, worst-accuracy, bottom20-accuracy, accuracy-gap, "
+            "unseen-accuracy; did you mean 'final-accuracy'?",
         ),
     ],
 )
@@ -63,6 +63,14 @@ def test_a_wrong_setting_names_file_and_cell(
 ):
     found = problems(tmp_path, cell("fine"), cell("x", column="y", set=own))
     assert found == [f"table.toml: cell 2 (x / y): {line}"]
+
+
+def test_a_measure_of_unseen_clients_without_any(tmp_path: Path):
+    some = cell("some", set={"data.unseen-clients": 1})
+    found = problems(tmp_path, some, cell("none"), measure="unseen-accuracy")
+    assert found == [
+        "table.toml: cell 'none': data.unseen-clients = 0, but the measure is of those"
+    ]
 
 
 def test_a_cell_without_row(tmp_path: Path):

@@ -2,7 +2,7 @@ import statistics
 
 import pytest
 
-from experiments.measures import MEASURES, over_seeds, summarise
+from experiments.measures import MEASURES, accuracies_of, over_seeds, summarise
 from fedapp.summary import ACCURACIES
 
 
@@ -32,3 +32,9 @@ def test_each_accuracy_is_summarised_by_itself():
 
 def test_every_measure_is_in_the_summary_of_a_run():
     assert set(MEASURES.values()) <= set(ACCURACIES)
+
+
+def test_unseen_clients_stand_beside_the_others_where_there_are_any():
+    summary = {"accuracy": {"mean": 0.5}, "unseen": {"clients": 2, "mean": 0.25}}
+    assert accuracies_of(summary) == {"mean": 0.5, "unseen": 0.25}
+    assert accuracies_of({**summary, "unseen": None}) == {"mean": 0.5}

@@ -44,6 +44,10 @@ LabelScale = Literal["auto", "one", "balanced"]
 StatMode = Annotated[
     Mode, Field(description="statistic that conditions the model; docs/methods.md")
 ]
+Agreement = Annotated[
+    Literal["auto", "always", "never"],
+    Field(description="standardise s by constants agreed on once; auto: moments only"),
+]
 Length = Annotated[int, Field(ge=1, le=4096, description="numbers in the statistic")]
 
 PROJECTED = 40
@@ -52,9 +56,6 @@ FEATURES = 16
 """Projections of an image that moments are taken of."""
 SIDE_FEATURES = 4
 """Cosines of each side of an image, per channel, that contrasts are taken of."""
-
-AGREEING = ("moments", "shuffled")
-"""Modes for which clients tell the server of their statistics, once."""
 
 
 @dataclass(frozen=True)

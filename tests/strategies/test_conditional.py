@@ -18,6 +18,7 @@ MODEL = {"w": torch.tensor([1.0])}
 
 def strategy(mode="moments", **changes):
     values = {"stat_mode": mode, "length": LENGTH, "num_clients": 6}
+    values |= {"agreement": "auto"}
     return Conditional(**values | {"unseen_clients": 2} | changes)
 
 
@@ -82,6 +83,13 @@ def test_all_that_train_agree_before_the_first_round_and_never_again(make_turn):
     assert list(rule.participants({}, turn)) == [0, 1, 2, 3]
     (first, *_) = rule.tasks(MODEL, {}, turn)
     assert first.payload == {}
+
+
+def test_an_agreement_may_be_had_for_any_statistic_and_for_none(make_turn):
+    for mode, wish in (("eig", "always"), ("shuffled", "never")):
+        rule = strategy(mode, agreement=wish)
+        assert rule.phases(make_turn(round=1)) == ("agree", "train")
+    assert strategy("moments", agreement="never").phases(make_turn()) == ("train",)
 
 
 @pytest.mark.parametrize("mode", ["eig", "eig-w", "probe", "moments-local", "zeros"])

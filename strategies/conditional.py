@@ -23,7 +23,7 @@ AGREE = "agree"
 
 @dataclass(kw_only=True)
 class Conditional(FedAvg):
-    """FedAvg, and for ``moments`` (or if asked to) one exchange of ``2 * length`` numbers before it.
+    """FedAvg; for ``moments``, or if asked to, ``2 * length`` numbers are agreed first.
 
     Clients that train add s and its squares, in round 1; what comes of it goes to a
     client with its first training message, and at evaluation to those that never

@@ -119,9 +119,7 @@ def test_a_statistic_of_another_length_is_refused_by_the_server(make_turn):
     turn = make_turn(phase="agree")
     expected = strategy().expects(MODEL, {}, turn)
     check_update(told(0, ROWS[0]), expected)
-    with pytest.raises(
-        ValueError, match=r"statistic/s has shape \(3,\) instead of \(4"
-    ):
+    with pytest.raises(ValueError, match=r"statistic/s\w* has shape \(3,\) instead of"):
         check_update(told(0, ROWS[0][:3]), expected)
 
 

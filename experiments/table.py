@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.measures import UNSEEN
+from experiments.measures import NEWCOMERS, UNSEEN
 from experiments.schema import CellEntry, TableFile, parse, wrong_words
 from experiments.settings import problems_of, resolve
 from experiments.sharing import name_of, shown_runs, wrong_reading
@@ -98,9 +98,11 @@ def read_table(path: Path) -> Table:
 
 def _without_unseen(cells: Sequence[Cell]) -> list[str]:
     return [
-        f"cell {cell.name!r}: measure = {UNSEEN!r} needs data.unseen-clients above 0"
+        f"cell {cell.name!r}: measure = {cell.measure!r} needs data.unseen-clients "
+        "above 0"
         for cell in cells
-        if cell.measure == UNSEEN and cell.settings["data.unseen-clients"] == 0
+        if cell.measure in (UNSEEN, NEWCOMERS)
+        and cell.settings["data.unseen-clients"] == 0
     ]
 
 

@@ -26,14 +26,16 @@ def problems(folder: Path, *cells: Any, **changes: Any) -> list[str]:
             {"measure": "final-acuracy"},
             "measure = 'final-acuracy': expected one of final-accuracy, "
             "weighted-accuracy, worst-accuracy, bottom20-accuracy, accuracy-gap, "
-            "latent-ari, unseen-accuracy, donor-swap, grouping; did you mean "
+            "latent-ari, unseen-accuracy, newcomer-accuracy, donor-swap, grouping; "
+            "did you mean "
             "'final-accuracy'?",
         ),
         (
             {"measure": "latent-arj"},
             "measure = 'latent-arj': expected one of final-accuracy, "
             "weighted-accuracy, worst-accuracy, bottom20-accuracy, accuracy-gap, "
-            "latent-ari, unseen-accuracy, donor-swap, grouping; did you mean "
+            "latent-ari, unseen-accuracy, newcomer-accuracy, donor-swap, grouping; "
+            "did you mean "
             "'latent-ari'?",
         ),
         (
@@ -48,7 +50,7 @@ def test_a_wrong_key_of_the_file(tmp_path: Path, changes: dict[str, Any], line: 
 
 def test_places_are_among_accuracies(tmp_path: Path):
     own = {"data.unseen-clients": 1}
-    changes = {"measure": "unseen-accuracy", "also": ["rank", "seconds"]}
+    changes = {"measure": "newcomer-accuracy", "also": ["rank", "seconds"]}
     assert problems(tmp_path, cell("a", set=own), **changes) == [
         "table.toml: also: 'rank' goes with measures of accuracy only"
     ]

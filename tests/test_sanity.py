@@ -115,7 +115,7 @@ CASES = {
     "conditional": Case(),
     "oracle": Case(),
     "ifca": Case(groups=last_in("ifca/choices.csv")),
-    "ditto": Case(settings={"rounds__count": 20}),
+    "ditto": Case(settings={"ditto__lam": 0.1}),
     "dac": Case(),
 }
 

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from fedapp.algorithm import Update
+from fedapp.exchange import TooFewReplies
 from fedapp.params import Params
 from fedapp.statistics.moments import agree
 from fedapp.statistics.recipe import Agreement, Length, StatMode
@@ -108,6 +109,8 @@ class Conditional(FedAvg):
         if turn.phase != AGREE:
             return super().update(params, state, updates, turn)
         found = [(u.client, u.sent["statistic"]) for u in updates]
+        if not found:
+            raise TooFewReplies(f"round {turn.round}: nobody sent its statistic")
         if self.stat_mode == "shuffled":
             kept = {
                 "clients": torch.tensor([client for client, _ in found]),

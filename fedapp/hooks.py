@@ -5,7 +5,7 @@ picture.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from fedapp.algorithm import Update
 from fedapp.params import Params, Payload
@@ -15,6 +15,11 @@ from fedapp.turn import Expected, State, Task, Turn, specs_of
 class Hooks(ABC):
     """What a method may decide; all but ``update`` have a default."""
 
+    @classmethod
+    def conflicts(cls, table: Mapping[str, object]) -> list[str]:
+        """Return a line for each of the method's settings that another rules out."""
+        return []
+
     def init(self, initial: Params) -> tuple[Params, State]:
         """Return what the server starts from, given the common initial model."""
         return initial, {}
@@ -22,6 +27,10 @@ class Hooks(ABC):
     def phases(self, turn: Turn) -> Sequence[str]:
         """Return the names of this round's phases; each sees the state so far."""
         return ("train",)
+
+    def learns(self, turn: Turn) -> bool:
+        """Return whether clients train in this phase, so that they count as trained."""
+        return True
 
     def participants(self, state: State, turn: Turn) -> Sequence[int]:
         """Return who takes part in a phase: by default the shared sample S_t."""

@@ -217,7 +217,8 @@ class RoundStrategy(Hooks, Strategy):
             # A method may stop early; what is wrong with the rest must still be seen.
             for _ in valid:
                 pass
-            trained |= took_part
+            if self.learns(turn):
+                trained |= took_part
             held |= dict.fromkeys(took_part, (round_, step))
             spent = time.monotonic() - mark
             self._long = spent > LONG

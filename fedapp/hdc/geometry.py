@@ -46,7 +46,7 @@ def check_geometry(tree: Params) -> None:
     # Divided first: entries near the largest number would overflow below.
     with np.errstate(all="ignore"):
         unit = matrix / size if size > 0 else matrix
-    apart = float(np.abs(unit - unit.T).max())
+        apart = float(np.abs(unit - unit.T).max())
     if not apart <= ROUNDING or float(np.linalg.eigvalsh(unit)[0]) < -ROUNDING:
         raise ValueError(
             "geometry/gram is no Gram matrix of a head: W W^T is "

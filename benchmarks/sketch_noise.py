@@ -6,8 +6,8 @@ have sent. Prints two tables of the mean adjusted Rand index to the rotations ov
 twenty draws of noise and of projection:
 
 1. after one refresh, by epsilon and length;
-2. when the sketches of several refreshes are averaged, beside one sketch that reveals as
-   much as all of them together.
+2. when the sketches of several refreshes are averaged, beside one sketch that reveals
+   as much as all of them together.
 
     FEDAPP_DATA=/folder/of/data/sets python benchmarks/sketch_noise.py
 """
@@ -135,7 +135,7 @@ def by_refreshes(heads: Heads, latent: Sequence[int]) -> None:
                     latent,
                 )
 
-            def single(draw, rng, sigma=sigma / np.sqrt(count)):
+            def single(draw, rng, sigma=sigma / count**0.5):
                 rows = sketches(heads[ROUNDS], length=64, seed=draw)
                 return found(rows + sigma * rng.standard_normal(rows.shape), latent)
 

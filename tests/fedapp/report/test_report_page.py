@@ -177,7 +177,7 @@ def test_changed_settings_come_first_with_their_defaults(tmp_path):
     path = write_run(tmp_path / "run", **{"local.lr": 0.125})
     shown = page_of(path).text
 
-    changed = shown[shown.index("differs from") : shown.index("All 5")]
+    changed = shown[shown.index("differs from") : shown.index("All settings")]
     assert "local.lr0.1250.05" in changed
     assert "output.name" not in changed
     assert "local.momentum" not in changed

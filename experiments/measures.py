@@ -1,10 +1,15 @@
 """What a table compares with the paper, and how seeds become one number."""
 
+import csv
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 REPORTED = ("mean", "worst", "bottom20", "gap")
 """The accuracies that every table shows, by their names in summary.json."""
+
+ARI = "ari_latent"
+"""The adjusted Rand index of groups and latent groups: no share, 1 is the best."""
 
 MEASURES = {
     "final-accuracy": "mean",
@@ -12,8 +17,10 @@ MEASURES = {
     "worst-accuracy": "worst",
     "bottom20-accuracy": "bottom20",
     "accuracy-gap": "gap",
+    "latent-ari": ARI,
 }
-"""Which accuracy of the last evaluation stands beside the paper's, by measure."""
+"""Which number stands beside the paper's, by measure: accuracies of the last
+evaluation, or how well the last refresh of HDC-FL found the latent groups."""
 
 
 def over_seeds(values: Sequence[float]) -> tuple[float, float | None]:
@@ -26,12 +33,26 @@ def over_seeds(values: Sequence[float]) -> tuple[float, float | None]:
 
 
 def needed(measure: str) -> tuple[str, ...]:
-    """Return the names of the accuracies that a table with this measure shows."""
+    """Return the names of the numbers that a table with this measure shows."""
     return tuple(dict.fromkeys([*REPORTED, MEASURES[measure]]))
 
 
 def summarise(
     runs: Sequence[Mapping[str, float]], names: Sequence[str]
 ) -> dict[str, tuple[float, float | None]]:
-    """Return mean and deviation over ``runs`` of each named accuracy."""
-    return {name: over_seeds([run[name] for run in runs]) for name in names}
+    """Return mean and deviation over ``runs`` of each named number all of them have."""
+    return {
+        name: over_seeds([run[name] for run in runs])
+        for name in names
+        if all(name in run for run in runs)
+    }
+
+
+def last_ari(run: Path) -> dict[str, float]:
+    """Return the index of the last refresh in a run folder, nothing without one."""
+    try:
+        with (run / "hdc-fl" / "refreshes.csv").open(newline="") as stream:
+            found = [row[ARI] for row in csv.DictReader(stream)]
+    except FileNotFoundError:
+        return {}
+    return {ARI: float(found[-1])} if found and found[-1] else {}

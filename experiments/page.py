@@ -1,7 +1,7 @@
 """The results to read, in per cent: rows for the screen, and a page of Markdown."""
 
 from experiments.footer import footer
-from experiments.measures import MEASURES, needed
+from experiments.measures import ARI, MEASURES, needed
 from experiments.results import CellResult, TableResult
 
 TITLES = {
@@ -10,12 +10,13 @@ TITLES = {
     "worst": "worst client",
     "bottom20": "bottom 20 %",
     "gap": "gap",
+    ARI: "ARI, latent groups",
 }
 
 
 def markdown(result: TableResult) -> str:
     """Return the page: what it shows, the table, what the numbers are, the footer."""
-    table = result.table
+    table, names = result.table, needed(result.table.measure)
     lines = [
         f"# {table.shows}",
         "",
@@ -24,6 +25,7 @@ def markdown(result: TableResult) -> str:
         "In per cent: mean ± sample deviation over seeds. Clients count equally; the",
         "bottom 20 % is the mean of the lowest fifth, the gap is best minus worst. The",
         "last round is reported, never the best one.",
+        *(["The ARI is no share: 1 is the best, 0 is chance."] * (ARI in names)),
         "",
         *rows(result),
         "",
@@ -49,7 +51,7 @@ def cells(result: TableResult, found: CellResult) -> list[str]:
     """Return the row of a cell, for a page or a screen."""
     said, names = found.cell.paper_says, needed(result.table.measure)
     missing = (found.status,) + ("-",) * (len(names) - 1)
-    numbers = [_number(*found.numbers[name]) for name in names if found.numbers]
+    numbers = [_cell(found, name) for name in names if found.numbers]
     return [
         found.cell.row,
         *([found.cell.column] if _has_columns(result) else []),
@@ -57,6 +59,15 @@ def cells(result: TableResult, found: CellResult) -> list[str]:
         *(["-" if said is None else f"{said:.2f}"] if _has_paper(result) else []),
         f"{found.count} of {len(result.table.seeds)}",
     ]
+
+
+def _cell(found: CellResult, name: str) -> str:
+    if name not in found.numbers:
+        return "-"
+    if name == ARI:
+        mean, deviation = found.numbers[name]
+        return f"{mean:.3f}" + ("" if deviation is None else f" ± {deviation:.3f}")
+    return _number(*found.numbers[name])
 
 
 def _number(mean: float, deviation: float | None) -> str:

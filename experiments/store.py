@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from experiments.identity import identity_of
+from experiments.measures import last_ari
 from experiments.table import Cell
 from fedapp.config import Scalar, defaults
 from fedapp.files import write_json
@@ -69,8 +70,8 @@ class Run:
 class Result:
     """What is known of a run; ``cause`` says why it failed.
 
-    ``accuracy`` and ``seconds`` are of its summary, ``about`` has commit, versions,
-    hardware and data; all empty unless it is finished.
+    ``accuracy`` (with the index of its groups) and ``seconds`` are what it found,
+    ``about`` has commit, versions, hardware and data; all empty unless it is finished.
     """
 
     status: Literal["finished", "failed", "missing"]
@@ -101,7 +102,8 @@ def result_of(run: Run, cause: str = "") -> Result:
         config = tomllib.loads((run.folder / "config.toml").read_text("utf-8"))
         about = {**read_json(run.folder / RECORD), "versions": config["versions"]}
         total = float(summary["seconds"]["total"])
-        return Result("finished", "", summary["accuracy"], total, about)
+        numbers = {**summary["accuracy"], **last_ari(run.folder)}
+        return Result("finished", "", numbers, total, about)
     if not cause:
         cause = failure_of(run.folder)
     return Result("failed" if cause else "missing", cause, {}, 0.0, {})

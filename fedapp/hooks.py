@@ -28,8 +28,12 @@ class Hooks(ABC):
         """Return the names of this round's phases; each sees the state so far."""
         return ("train",)
 
-    def learns(self, turn: Turn) -> bool:
-        """Return whether clients train in this phase, so that they count as trained."""
+    def trains(self, turn: Turn) -> bool:
+        """Return whether a reply in this phase makes its client one that trained.
+
+        A round goes on without the replies of a phase that trains nobody, unless
+        ``rounds.min-replies`` asks for every one.
+        """
         return True
 
     def participants(self, state: State, turn: Turn) -> Sequence[int]:

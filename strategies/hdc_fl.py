@@ -132,7 +132,7 @@ class HdcFl(RoundStrategy):
         asks = self.exchange == "sketch" and self._due(turn)
         return ("train", SKETCH) if asks else ("train",)
 
-    def learns(self, turn: Turn) -> bool:
+    def trains(self, turn: Turn) -> bool:
         return turn.phase != SKETCH
 
     def participants(self, state: State, turn: Turn) -> Sequence[int]:

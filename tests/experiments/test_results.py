@@ -1,11 +1,13 @@
 import csv
 import io
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from table_files import MISSING, broken, cell, run_of, table, whole
 
+from experiments.measures import ARI, last_ari
 from experiments.page import markdown, rows
 from experiments.readme import insert
 from experiments.results import TableResult, gather, without_paths
@@ -104,6 +106,26 @@ def test_a_measure_that_is_not_always_shown_gets_a_column(tmp_path: Path):
     (row,) = read(cells_csv(found))
     assert float(row["weighted_mean"]) == pytest.approx(0.85)
     assert "| weighted mean | paper: weighted mean |" in markdown(found)
+
+
+def test_the_index_of_groups_is_no_percentage(tmp_path: Path):
+    good, bad = ({**FIRST.accuracy, ARI: ari} for ari in (1.0, 0.25))
+    pair = [replace(FIRST, accuracy=good), replace(FIRST, accuracy=bad)]
+    page = markdown(result(tmp_path, pair, [FIRST, FIRST], measure="latent-ari"))
+    # sqrt(2) * 0.375 = 0.530
+    assert "| 0.625 ± 0.530 | 88.08 | 2 of 2 |" in page
+    assert "| - | - | 2 of 2 |" in page
+    assert "The ARI is no share" in page
+
+
+def test_the_index_is_that_of_the_last_refresh(tmp_path: Path):
+    assert last_ari(tmp_path) == {}
+    table = tmp_path / "hdc-fl" / "refreshes.csv"
+    table.parent.mkdir()
+    table.write_text("round,ari_latent,groups\n5,0.25,2\n9,0.75,2\n")
+    assert last_ari(tmp_path) == {"ari_latent": 0.75}
+    table.write_text("round,ari_latent,groups\n5,,2\n")
+    assert last_ari(tmp_path) == {}
 
 
 def test_the_footer_says_how_the_numbers_came_about(tmp_path: Path):

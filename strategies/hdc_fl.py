@@ -112,7 +112,6 @@ class HdcFl(RoundStrategy):
             description="mix BatchNorm variances linearly, or as a mixture's variance"
         ),
     ]
-
     exchange: Exchange
     sketch_length: SketchLength
 

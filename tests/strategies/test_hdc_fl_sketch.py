@@ -12,8 +12,9 @@ from client_apps.hdc_fl import LocalHdcFl
 from fedapp.algorithm import Update
 from fedapp.config import SettingsError, defaults
 from fedapp.hdc.geometry import geometry_of
+from fedapp.hdc.privacy import sigma_for
 from fedapp.hdc.refresh_state import gate_of, groups_of
-from fedapp.hdc.sketch import sketch
+from fedapp.hdc.sketch import normal_numbers, sketch
 from fedapp.methods import check_settings
 
 ALL = (0, 1, 2, 3)
@@ -183,6 +184,32 @@ def test_noise_without_sketches_is_refused():
     ):
         check_settings(defaults() | {"hdc-fl.epsilon": 8.0})
     check_settings(defaults() | {"hdc-fl.epsilon": 8.0, "hdc-fl.exchange": "sketch"})
+
+
+def answer_of(epsilon, **changes):
+    """Return what a client sends in the sketch phase, eight numbers."""
+    client = LocalHdcFl(exchange="sketch", sketch_length=8, epsilon=epsilon, delta=1e-5)
+    received = {"directions": {"weight": torch.eye(3)[:, :2]}}
+    task = line_task(
+        [(1.0, 1.0)], phase="sketch", received=received, client=5, round=4, **changes
+    )
+    update, _ = client.train(task, {"head": {"weight": torch.tensor(HEADS[1])}})
+    return update.sent["sketch"]["numbers"].double().numpy()
+
+
+def test_a_client_adds_the_noise_that_was_asked_for():
+    noise = normal_numbers(8, seed=0, client=5, round=4, simulated=True)
+    expected = sigma_for(epsilon=8.0, delta=1e-5) * noise
+
+    assert answer_of(8.0) - answer_of(0.0) == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_device_takes_noise_from_its_system():
+    first, second = (answer_of(8.0, simulated=False) for _ in range(2))
+
+    assert (first != second).all()
+    same = answer_of(0.0, simulated=False)
+    assert same == pytest.approx(answer_of(0.0))
 
 
 def test_a_device_without_a_head_says_so():

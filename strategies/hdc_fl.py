@@ -2,19 +2,24 @@
 
 No public paper page or code exists; the order of operations follows the specification,
 section 23. Training is FedPer's and never sees a personal encoder: those are formed
-for evaluation and deployment only. The server sees the clients' heads.
+for evaluation and deployment only. The server sees the clients' heads, or, with
+``exchange = "sketch"``, their Gram matrices and sketches.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from logging import INFO, getLogger
 from typing import Annotated, Literal
 
 import numpy as np
+import torch
 from pydantic import Field
 
 from fedapp.algorithm import Update
 from fedapp.bank import Row
+from fedapp.hdc.described import Described, from_heads
+from fedapp.hdc.geometry import check_geometry, geometry_specs, summed_gram
+from fedapp.hdc.heads import Array, Floats, Subspace, principal_directions
 from fedapp.hdc.mixture import (
     from_second_moments,
     group_prototypes,
@@ -22,7 +27,7 @@ from fedapp.hdc.mixture import (
     mix_encoders,
     to_second_moments,
 )
-from fedapp.hdc.refresh import MIN_CLIENTS, Refresh, refresh
+from fedapp.hdc.refresh import MIN_CLIENTS, NothingToGroup, Refresh, refresh
 from fedapp.hdc.refresh_state import (
     gate_of,
     gate_tensors,
@@ -30,17 +35,34 @@ from fedapp.hdc.refresh_state import (
     snapshot_of,
     state_of_refresh,
 )
-from fedapp.hdc.stability import Gate, Thresholds, agreement
+from fedapp.hdc.sketch import (
+    SKETCH,
+    Exchange,
+    SketchLength,
+    direction_of,
+)
+from fedapp.hdc.stability import Gate, Thresholds, agreement, relative_change
 from fedapp.params import Params, Payload, WeightedMean, select
 from fedapp.strategy import RoundStrategy
-from fedapp.turn import Expected, State, Task, Turn, specs_of
+from fedapp.turn import Expected, Spec, State, Task, Turn, specs_of
 
 log = getLogger("flwr")
+
+GRAM = "gram"
+"""Part of the state between the two phases of a round with sketches."""
+
+Sketches = Mapping[int, Array | None] | None
+"""Unit vectors by client, None for one without a direction; None for no sketches."""
 
 
 @dataclass(kw_only=True)
 class HdcFl(RoundStrategy):
-    """FedPer, a bank of (encoder, head) per client, groups, personal encoders."""
+    """FedPer, a bank of (encoder, head) per client, groups, personal encoders.
+
+    With ``exchange`` sketch the bank has (encoder, geometry), and rounds with a refresh
+    have a second phase: all clients with a row get the common directions and answer
+    with a sketch. One that does not is in no group until the next refresh.
+    """
 
     refresh_every: Annotated[
         int, Field(ge=1, description="rounds between refreshes; the last round has one")
@@ -90,19 +112,59 @@ class HdcFl(RoundStrategy):
             description="mix BatchNorm variances linearly, or as a mixture's variance"
         ),
     ]
+    exchange: Exchange
+    sketch_length: SketchLength
+
+    @classmethod
+    def conflicts(cls, table: Mapping[str, object]) -> list[str]:
+        if table["exchange"] == "heads" and table["epsilon"]:
+            return [
+                f"hdc-fl.epsilon = {table['epsilon']}: heads are sent as they are; "
+                "noise needs hdc-fl.exchange = 'sketch'"
+            ]
+        return []
 
     def init(self, initial: Params) -> tuple[Params, State]:
         return select(initial, "encoder"), {"initial-head": select(initial, "head")}
 
+    def phases(self, turn: Turn) -> Sequence[str]:
+        asks = self.exchange == "sketch" and self._due(turn)
+        return ("train", SKETCH) if asks else ("train",)
+
+    def trains(self, turn: Turn) -> bool:
+        return turn.phase != SKETCH
+
+    def participants(self, state: State, turn: Turn) -> Sequence[int]:
+        if turn.phase != SKETCH:
+            return turn.sampled
+        clients = turn.bank.clients(fresh=True)
+        return clients if len(clients) >= MIN_CLIENTS else ()
+
     def broadcast(self, params: Params, state: State, turn: Turn) -> Payload:
+        if turn.phase == SKETCH:
+            directions = torch.from_numpy(self._subspace(state).directions)
+            return {"directions": {"weight": directions.float()}}
         return {"encoder": params}
 
     def expects(self, params: Params, state: State, turn: Turn) -> Expected:
-        return {"encoder": specs_of(params), "head": specs_of(state["initial-head"])}
+        if turn.phase == SKETCH:
+            return {"sketch": {"numbers": Spec((self.sketch_length,))}}
+        head = specs_of(state["initial-head"])
+        if self.exchange == "sketch":
+            geometry = geometry_specs(len(state["initial-head"]["weight"]))
+            return {"encoder": specs_of(params), "geometry": geometry}
+        return {"encoder": specs_of(params), "head": head}
+
+    def check(self, update: Update, state: State, turn: Turn) -> None:
+        if "geometry" in update.sent:
+            check_geometry(update.sent["geometry"])
 
     def update(
         self, params: Params, state: State, updates: Iterable[Update], turn: Turn
     ) -> tuple[Params, State]:
+        if turn.phase == SKETCH:
+            found = {u.client: direction_of(sketch_in(u)) for u in updates}
+            return params, self._refresh(state, turn, found)
         mean = WeightedMean()
         for update in updates:
             turn.bank.write(
@@ -112,8 +174,11 @@ class HdcFl(RoundStrategy):
                 round=turn.round,
             )
             mean.add(update.sent["encoder"], update.num_examples)
-        if turn.round % self.refresh_every == 0 or turn.last:
-            state = self._refresh(state, turn)
+        if self._due(turn):
+            sketches = self.exchange == "sketch"
+            state = (
+                self._summed(state, turn) if sketches else self._refresh(state, turn)
+            )
         return mean.value(), state
 
     def personal(
@@ -143,6 +208,9 @@ class HdcFl(RoundStrategy):
             encoder = self._from_mix(mixed, params)
             yield Task(client, {"encoder": encoder}, {"personalised": True})
 
+    def _due(self, turn: Turn) -> bool:
+        return turn.round % self.refresh_every == 0 or turn.last
+
     def _active(self, state: State, turn: Turn) -> bool:
         if self.activation == "always" or (self.force_final and turn.last):
             return True
@@ -159,45 +227,76 @@ class HdcFl(RoundStrategy):
             return from_second_moments(mixed, like)
         return mixed
 
-    def _refresh(self, state: State, turn: Turn) -> State:
-        clients = turn.bank.clients(fresh=True)
-        if len(clients) < MIN_CLIENTS:
-            log.log(
-                INFO,
-                "[round %s] no groups: %s clients have sent a head, grouping takes %s; "
-                "all are given the shared encoder",
-                turn.round,
-                len(clients),
-                MIN_CLIENTS,
+    def _summed(self, state: State, turn: Turn) -> State:
+        """Return the state with the sum of Gram matrices, from which U follows."""
+
+        def gram_of(client: int) -> Floats:
+            return row(turn, client).part("geometry")["gram"].numpy()
+
+        total = summed_gram(turn.bank.clients(fresh=True), gram_of)
+        return {**state, GRAM: {"sum": torch.from_numpy(total)}}
+
+    def _subspace(self, state: State) -> Subspace:
+        total = state[GRAM]["sum"].numpy()
+        return principal_directions(total, energy=self.energy, rank=self.rank)
+
+    def _described(
+        self, state: State, turn: Turn, clients: Sequence[int], sketches: Sketches
+    ) -> Described:
+        initial = state["initial-head"]["weight"].numpy()
+        if sketches is None:
+            return from_heads(
+                clients,
+                lambda client: row(turn, client).part("head")["weight"].numpy(),
+                initial,
+                energy=self.energy,
+                rank=self.rank,
             )
-            return {**state, "gate": gate_tensors(Gate(active=gate_of(state).active))}
+        moves = [float(row(turn, c).part("geometry")["moved"]) for c in clients]
+        change = relative_change(moves, initial)
+        return Described(self._subspace(state), sketches, change)
+
+    def _refresh(self, state: State, turn: Turn, sketches: Sketches = None) -> State:
+        clients = turn.bank.clients(fresh=True)
+        without = {part: tree for part, tree in state.items() if part != GRAM}
+        if len(clients) < MIN_CLIENTS:
+            return self._no_groups(
+                without,
+                turn,
+                f"{len(clients)} clients have sent a head, grouping takes "
+                f"{MIN_CLIENTS}; all are given the shared encoder",
+            )
         groups = groups_of(state)
         previous = groups.lasting() if groups is not None else {}
-        found = refresh(
-            clients,
-            lambda client: row(turn, client).part("head")["weight"].numpy(),
-            state["initial-head"]["weight"].numpy(),
-            before=snapshot_of(state),
-            previous=previous,
-            next_id=int(state["groups"]["next-id"]) if groups is not None else 0,
-            gate=gate_of(state),
-            energy=self.energy,
-            rank=self.rank,
-            max_groups=self.max_groups,
-            temperature=self.temperature,
-            thresholds=Thresholds(
-                min_silhouette=self.min_silhouette,
-                min_ari=self.min_ari,
-                max_change=self.max_change,
-                min_head_change=self.min_head_change,
-                stable_refreshes=self.stable_refreshes,
-                latch=self.latch,
-            ),
-            seed=turn.seed,
-        )
-        after = {**state, **state_of_refresh(found)}
+        try:
+            found = refresh(
+                clients,
+                self._described(state, turn, clients, sketches),
+                before=snapshot_of(state),
+                previous=previous,
+                next_id=int(state["groups"]["next-id"]) if groups is not None else 0,
+                gate=gate_of(state),
+                max_groups=self.max_groups,
+                temperature=self.temperature,
+                thresholds=Thresholds(
+                    min_silhouette=self.min_silhouette,
+                    min_ari=self.min_ari,
+                    max_change=self.max_change,
+                    min_head_change=self.min_head_change,
+                    stable_refreshes=self.stable_refreshes,
+                    latch=self.latch,
+                ),
+                seed=turn.seed,
+            )
+        except NothingToGroup as error:
+            return self._no_groups(without, turn, str(error))
+        after = {**without, **state_of_refresh(found)}
         self._log(found, self._active(after, turn), turn)
         return after
+
+    def _no_groups(self, state: State, turn: Turn, why: str) -> State:
+        log.log(INFO, "[round %s] no groups: %s", turn.round, why)
+        return {**state, "gate": gate_tensors(Gate(active=gate_of(state).active))}
 
     def _log(self, found: Refresh, active: bool, turn: Turn) -> None:
         lasting = found.groups.lasting()
@@ -234,6 +333,11 @@ class HdcFl(RoundStrategy):
                         "assigned": lasting.get(client) == group,
                     },
                 )
+
+
+def sketch_in(update: Update) -> Floats:
+    """Return the numbers of a reply in the sketch phase."""
+    return update.sent["sketch"]["numbers"].numpy()
 
 
 def row(turn: Turn, client: int) -> Row:

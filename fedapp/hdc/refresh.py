@@ -1,31 +1,28 @@
-"""One refresh of HDC-FL: from heads to groups and soft memberships (23.3, 23.4)."""
+"""One refresh of HDC-FL: from descriptors to groups and memberships (23.3, 23.4)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from fedapp.hdc.described import Described
 from fedapp.hdc.grouping import Labels, choose_groups, match_groups, memberships
-from fedapp.hdc.heads import (
-    Array,
-    Floats,
-    Subspace,
-    descriptor,
-    gram,
-    principal_directions,
-)
+from fedapp.hdc.heads import Array, Subspace
 from fedapp.hdc.stability import (
     Gate,
     Snapshot,
     Thresholds,
     advance,
     compare,
-    head_change,
     snapshot,
 )
 
 MIN_CLIENTS = 4
 """Fewest clients with a head for a refresh to take place."""
+
+
+class NothingToGroup(ValueError):
+    """No client has a descriptor."""
 
 
 @dataclass(frozen=True)
@@ -70,48 +67,46 @@ class Refresh:
 
 def refresh(
     clients: Sequence[int],
-    head_of: Callable[[int], Floats],
-    initial_head: Floats,
+    seen: Described,
     *,
     before: Snapshot | None,
     previous: Mapping[int, int],
     next_id: int,
     gate: Gate,
-    energy: float,
-    rank: int,
     max_groups: int,
     temperature: float,
     thresholds: Thresholds,
     seed: int,
 ) -> Refresh:
-    """Group ``clients`` (ascending) by their heads; heads are read one at a time.
+    """Group ``clients`` (ascending) by what was seen of their heads.
 
     ``previous`` has the lasting group of each client at the refresh ``before``;
     ``next_id`` is the next lasting id that was never used. Other arguments are as in
-    ``principal_directions``, ``choose_groups``, ``memberships`` and ``advance``.
+    ``choose_groups``, ``memberships`` and ``advance``.
+
+    Raises
+    ------
+    NothingToGroup
+        If no client has a descriptor.
     """
-    subspace = principal_directions(
-        gram(head_of(client) for client in clients), energy=energy, rank=rank
-    )
-    found = {c: descriptor(head_of(c), subspace.directions) for c in clients}
-    rows = {client: row for client, row in found.items() if row is not None}
+    found = ((client, seen.descriptors.get(client)) for client in clients)
+    rows = {client: row for client, row in found if row is not None}
     grouped = list(rows)
     if not rows:
-        raise ValueError("no client has a head with a direction: all heads are zero")
-    descriptors = np.stack(list(rows.values()))
+        raise NothingToGroup("no client has a head with a direction")
+    stacked = np.stack(list(rows.values()))
     grouping = choose_groups(
         grouped,
-        descriptors,
+        stacked,
         max_groups=max_groups,
         min_silhouette=thresholds.min_silhouette,
         seed=seed,
         previous=previous,
     )
-    now = snapshot(grouped, grouping.labels, descriptors)
+    now = snapshot(grouped, grouping.labels, stacked)
     same = compare(now, before) if before is not None else None
-    moved = head_change((head_of(client) for client in clients), initial_head)
     label_of = dict(zip(grouped, grouping.labels.tolist(), strict=True))
-    soft = memberships(descriptors, grouping.centroids, temperature=temperature)
+    soft = memberships(stacked, grouping.centroids, temperature=temperature)
     weights = np.zeros((len(clients), len(grouping.centroids)))
     weights[[clients.index(client) for client in grouped]] = soft
     ari, change = same if same is not None else (None, None)
@@ -130,14 +125,14 @@ def refresh(
             ari=ari,
             change=change,
             groups=len(grouping.centroids),
-            head_change=moved,
+            head_change=seen.head_change,
             thresholds=thresholds,
         ),
         snapshot=now,
-        subspace=subspace,
+        subspace=seen.subspace,
         silhouette=grouping.silhouette,
         silhouettes=grouping.silhouettes,
         ari=ari,
         change=change,
-        head_change=moved,
+        head_change=seen.head_change,
     )

@@ -89,9 +89,19 @@ def head_change(heads: Iterable[Floats], initial: Floats) -> float:
 
     One head is in memory at a time. From a zero start any move counts as infinite.
     """
+    return relative_change([move(head, initial) for head in heads], initial)
+
+
+def move(head: Floats, initial: Floats) -> float:
+    """Return ``||W - W_0||``."""
+    start = np.asarray(initial, dtype=np.float64)
+    return float(np.sqrt(np.sum((head - start) ** 2)))
+
+
+def relative_change(moves: Sequence[float], initial: Floats) -> float:
+    """Return the median of ``moves`` over ``||W_0||``, as ``head_change`` does."""
     start = np.asarray(initial, dtype=np.float64)
     scale = float(np.sqrt(np.sum(start**2)))
-    moves = [float(np.sqrt(np.sum((head - start) ** 2))) for head in heads]
     if not moves:
         raise ValueError("need at least one head; got none")
     if scale > 0:

@@ -8,7 +8,11 @@ from fedapp.report.drawing import STYLE, Drawn
 from fedapp.report.figures import accuracy_over_rounds, costs
 from fedapp.report.folder import RunData
 from fedapp.report.group_figures import refresh_lines, similarity_matrix
-from fedapp.report.similarity import Similarity, head_similarity
+from fedapp.report.similarity import (
+    Similarity,
+    head_similarity,
+    sketch_similarity,
+)
 from fedapp.report.statistic_figures import (
     accuracy_by_samples,
     read_statistics,
@@ -90,6 +94,8 @@ def _group_figures(
 
 
 def _similarity(run: RunData, missing: list[str]) -> Similarity | None:
+    if run.settings.get("hdc-fl.exchange") == "sketch":
+        return _sketch_similarity(run, missing)
     try:
         found = head_similarity(
             run.path / "bank",
@@ -102,4 +108,15 @@ def _similarity(run: RunData, missing: list[str]) -> Similarity | None:
         return None
     if found is None:
         missing.append("bank/ holds fewer than two heads: how alike they are is open.")
+    return found
+
+
+def _sketch_similarity(run: RunData, missing: list[str]) -> Similarity | None:
+    try:
+        found = sketch_similarity(run.path / "final" / "state.safetensors")
+    except (OSError, ValueError, KeyError) as error:
+        missing.append(f"The sketches cannot be read and are left out: {error}.")
+        return None
+    if found is None:
+        missing.append("There are no sketches: how alike the heads are is open.")
     return found

@@ -10,6 +10,7 @@ from fedapp.report.folder import RunData
 from fedapp.report.html import Html, section, tag
 from fedapp.report.page import banner, bullets, figure, numbers, page
 from fedapp.report.parts import Accuracy
+from fedapp.report.revealed import revealed
 from fedapp.report.words import duration, per_cent
 
 COSTS = "costs"
@@ -27,6 +28,7 @@ def run_page(run: RunData, drawn: Sequence[Drawn], missing: Sequence[str]) -> st
     """Return the HTML document that tells of ``run``."""
     title = run.path.name
     costs = [figure(one) for one in drawn if one.name == COSTS]
+    told = revealed(run)
     others = [figure(one) for one in drawn if one.name != COSTS]
     return page(
         title,
@@ -38,6 +40,7 @@ def run_page(run: RunData, drawn: Sequence[Drawn], missing: Sequence[str]) -> st
         section("Clients", client_table(run)),
         section("Settings", *run_sections.settings(run)),
         section("Dropped replies", *run_sections.failures(run)),
+        section("What the server saw of heads", tag("p", told)) if told else Html(""),
         section(
             "Traffic and time",
             tag("div", *costs, tag("div", *run_sections.costs(run)), class_="figures"),

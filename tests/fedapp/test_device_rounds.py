@@ -12,6 +12,7 @@ from deployment.federation import make_images
 from flwr.app import Context, Error, Message, MessageType, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
+from fedapp import client_app as client_app_module
 from fedapp.client_app import app as client_app
 from fedapp.config import defaults
 from fedapp.inline import InlineGrid
@@ -149,6 +150,21 @@ def test_devices_run_by_their_ids_on_their_own_data(devices):
     assert {*found.memory("anna")} == {*found.memory("ben")} == {1, 2, 3}
     assert not (found.folder / "memory").exists()
     assert found.log.count("data.partition") == 1
+
+
+def test_a_device_knows_that_it_is_no_simulation(devices, monkeypatch):
+    """Noise that protects somebody must not follow from the seed there."""
+    simulated, build_task = [], client_app_module.build_task
+
+    def watched(*args):
+        task, test = build_task(*args)
+        simulated.append(task.simulated)
+        return task, test
+
+    monkeypatch.setattr(client_app_module, "build_task", watched)
+    devices("plain", "ben anna", rounds__count=1)
+    assert simulated
+    assert not any(simulated)
 
 
 def test_a_round_that_is_repeated_gives_what_it_gives_undisturbed(devices):

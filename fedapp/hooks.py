@@ -23,6 +23,13 @@ class Hooks(ABC):
         """Return the names of this round's phases; each sees the state so far."""
         return ("train",)
 
+    def trains(self, turn: Turn) -> bool:
+        """Return whether a reply in this phase makes its client one that trained.
+
+        A round on devices goes on without the replies of a phase that trains nobody.
+        """
+        return True
+
     def participants(self, state: State, turn: Turn) -> Sequence[int]:
         """Return who takes part in a phase: by default the shared sample S_t."""
         return turn.sampled

@@ -212,12 +212,15 @@ class RoundStrategy(Hooks, Strategy):
             )
             expected, took_part = self.expects(params, state, turn), set[int]()
             check = partial(self.check, state=state, turn=turn)
-            valid = self.post.valid(answers, turn, expected, check, took_part)
+            trains = self.trains(turn)
+            valid = self.post.valid(
+                answers, turn, expected, check, took_part, needed=trains
+            )
             params, state = self.update(params, state, valid, turn)
             # A method may stop early; what is wrong with the rest must still be seen.
             for _ in valid:
                 pass
-            trained |= took_part
+            trained |= took_part if trains else set()
             held |= dict.fromkeys(took_part, (round_, step))
             spent = time.monotonic() - mark
             self._long = spent > LONG

@@ -5,7 +5,7 @@ section 23. Training is FedPer's and never sees a personal encoder: those are fo
 for evaluation and deployment only. The server sees the clients' heads.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from logging import INFO, getLogger
 from typing import Annotated, Literal
@@ -13,8 +13,10 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from fedapp.algorithm import Update
+from fedapp.algorithm import Scalars, Update
 from fedapp.bank import Row
+from fedapp.hdc import newcomers
+from fedapp.hdc.heads import Array
 from fedapp.hdc.mixture import (
     from_second_moments,
     group_prototypes,
@@ -90,19 +92,67 @@ class HdcFl(RoundStrategy):
             description="mix BatchNorm variances linearly, or as a mixture's variance"
         ),
     ]
+    newcomer_epochs: Annotated[
+        int,
+        Field(ge=0, description="head-only epochs that place a newcomer; 0: none do"),
+    ]
+    newcomer_alone_epochs: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="at the end newcomers also train alone, to compare; 0: none do",
+        ),
+    ]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.newcomer_alone_epochs and not self.newcomer_epochs:
+            raise ValueError(
+                f"hdc-fl.newcomer-alone-epochs = {self.newcomer_alone_epochs}: there "
+                "are newcomers to compare only if hdc-fl.newcomer-epochs is positive"
+            )
 
     def init(self, initial: Params) -> tuple[Params, State]:
         return select(initial, "encoder"), {"initial-head": select(initial, "head")}
 
+    def phases(self, turn: Turn) -> Sequence[str]:
+        evaluates = turn.round % self.evaluate_every == 0 or turn.last
+        some = len(turn.bank.clients()) < turn.num_clients
+        late = self.newcomer_epochs > 0 and evaluates and some
+        return ("train", newcomers.PHASE) if late else ("train",)
+
+    def trains(self, turn: Turn) -> bool:
+        return turn.phase != newcomers.PHASE
+
+    def participants(self, state: State, turn: Turn) -> Sequence[int]:
+        if turn.phase != newcomers.PHASE:
+            return turn.sampled
+        known = set(turn.bank.clients(fresh=True))
+        return [k for k in range(turn.num_clients) if k not in known]
+
     def broadcast(self, params: Params, state: State, turn: Turn) -> Payload:
         return {"encoder": params}
 
+    def tasks(self, params: Params, state: State, turn: Turn) -> Iterator[Task]:
+        epochs: Scalars = {}
+        if turn.phase == newcomers.PHASE:
+            alone = self.newcomer_alone_epochs if turn.last else 0
+            epochs = {"epochs": self.newcomer_epochs, "alone-epochs": alone}
+        for task in super().tasks(params, state, turn):
+            yield task._replace(scalars=epochs)
+
     def expects(self, params: Params, state: State, turn: Turn) -> Expected:
-        return {"encoder": specs_of(params), "head": specs_of(state["initial-head"])}
+        head = {"head": specs_of(state["initial-head"])}
+        if turn.phase == newcomers.PHASE:
+            return head
+        return {"encoder": specs_of(params), **head}
 
     def update(
         self, params: Params, state: State, updates: Iterable[Update], turn: Turn
     ) -> tuple[Params, State]:
+        if turn.phase == newcomers.PHASE:
+            return params, self._place(state, updates, turn)
+        state = newcomers.without_places(state)
         mean = WeightedMean()
         for update in updates:
             turn.bank.write(
@@ -122,26 +172,61 @@ class HdcFl(RoundStrategy):
         """Yield each client's mixture, formed one at a time from the bank as it is."""
         groups = groups_of(state)
         if groups is None or not self._active(state, turn):
-            for client in clients:
-                yield Task(client, {"encoder": params}, {"personalised": False})
+            yield from _shared(params, clients)
             return
         rows = [row(turn, client) for client in groups.clients]
         counts = np.array([r.num_examples if self._fresh(r, turn) else 0 for r in rows])
+        if not counts[groups.labels >= 0].any():
+            log.log(
+                INFO,
+                "[round %s] every entry in a group is older than hdc-fl.max-age = %s "
+                "rounds; all are given the shared encoder",
+                turn.round,
+                self.max_age,
+            )
+            yield from _shared(params, clients)
+            return
         trees = (
             (int(label), float(count), self._to_mix(r.part("encoder")))
             for r, label, count in zip(rows, groups.labels, counts, strict=True)
         )
         prototypes = group_prototypes(trees, len(groups.ids))
-        weights = group_weights(groups.weights, groups.labels, counts)
-        place = {client: index for index, client in enumerate(groups.clients)}
+        soft = dict(zip(groups.clients, groups.weights, strict=True))
+        soft |= self._late(state, turn, soft)
+        found = group_weights(np.stack(list(soft.values())), groups.labels, counts)
+        weights = dict(zip(soft, found, strict=True))
         for client in clients:
-            if client not in place:
-                yield Task(client, {"encoder": params}, {"personalised": False})
+            if client not in weights:
+                yield from _shared(params, [client])
                 continue
-            own = self._to_mix(rows[place[client]].part("encoder"))
-            mixed = mix_encoders(prototypes, weights[place[client]], own, mix=self.mix)
+            entry = turn.bank.read(client, fresh=True)
+            own = self._to_mix(entry.part("encoder") if entry is not None else params)
+            mixed = mix_encoders(prototypes, weights[client], own, mix=self.mix)
             encoder = self._from_mix(mixed, params)
             yield Task(client, {"encoder": encoder}, {"personalised": True})
+
+    def _late(
+        self, state: State, turn: Turn, grouped: Container[int]
+    ) -> dict[int, Array]:
+        """Return the memberships of clients that were not at the last refresh."""
+        marks = newcomers.landmarks_of(state)
+        if marks is None:
+            return {}
+        since = [k for k in turn.bank.clients(fresh=True) if k not in grouped]
+        heads = ((k, row(turn, k).part("head")["weight"].numpy()) for k in since)
+        placed = newcomers.place(heads, marks, temperature=self.temperature)
+        return newcomers.weights_of(state) | {k: p.weights for k, p in placed.items()}
+
+    def _place(self, state: State, updates: Iterable[Update], turn: Turn) -> State:
+        """Return ``state`` with the memberships of those who fitted a head."""
+        marks, groups = newcomers.landmarks_of(state), groups_of(state)
+        if marks is None or groups is None:
+            return state
+        heads = ((u.client, u.sent["head"]["weight"].numpy()) for u in updates)
+        places = newcomers.place(heads, marks, temperature=self.temperature)
+        for line in newcomers.lines(places, groups.ids):
+            turn.log("hdc-fl/newcomers.csv", {"round": turn.round, **line})
+        return {**state, **newcomers.places_state(places)}
 
     def _active(self, state: State, turn: Turn) -> bool:
         if self.activation == "always" or (self.force_final and turn.last):
@@ -196,6 +281,8 @@ class HdcFl(RoundStrategy):
             seed=turn.seed,
         )
         after = {**state, **state_of_refresh(found)}
+        if self.newcomer_epochs:
+            after |= newcomers.landmarks_state(found)
         self._log(found, self._active(after, turn), turn)
         return after
 
@@ -241,6 +328,11 @@ def row(turn: Turn, client: int) -> Row:
     found = turn.bank.read(client, fresh=True)
     assert found is not None
     return found
+
+
+def _shared(params: Params, clients: Iterable[int]) -> Iterator[Task]:
+    for client in clients:
+        yield Task(client, {"encoder": params}, {"personalised": False})
 
 
 def _or_blank(value: float | None) -> float | str:

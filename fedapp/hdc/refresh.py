@@ -53,7 +53,8 @@ class Refresh:
     """The groups, the state of the gate, and what led to them.
 
     ``ari`` and ``change`` compare with the refresh before; None if there is nothing to
-    compare. ``silhouettes`` has every group count tried.
+    compare. ``silhouettes`` has every group count tried, ``centroids`` (G x rd) a row
+    for each group.
     """
 
     groups: Groups
@@ -66,6 +67,7 @@ class Refresh:
     ari: float | None
     change: float | None
     head_change: float
+    centroids: Array
 
 
 def refresh(
@@ -140,4 +142,5 @@ def refresh(
         ari=ari,
         change=change,
         head_change=moved,
+        centroids=grouping.centroids,
     )

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from fedapp.algorithm import Scalars, Update
 from fedapp.bank import Row
-from fedapp.hdc import newcomers
+from fedapp.hdc import diagnostics, newcomers
 from fedapp.hdc.heads import Array
 from fedapp.hdc.mixture import (
     from_second_moments,
@@ -284,7 +284,19 @@ class HdcFl(RoundStrategy):
         if self.newcomer_epochs:
             after |= newcomers.landmarks_state(found)
         self._log(found, self._active(after, turn), turn)
+        self._diagnose(found, turn)
         return after
+
+    def _diagnose(self, found: Refresh, turn: Turn) -> None:
+        written = {k: turn.bank.rounds[k] for k in found.groups.clients}
+        ages = diagnostics.ages(written, round=turn.round, max_age=self.max_age)
+        for table, lines in (
+            ("silhouettes", diagnostics.silhouettes(found)),
+            ("spectrum", diagnostics.spectrum(found)),
+            ("ages", ages),
+        ):
+            for line in lines:
+                turn.log(f"hdc-fl/{table}.csv", {"round": turn.round, **line})
 
     def _log(self, found: Refresh, active: bool, turn: Turn) -> None:
         lasting = found.groups.lasting()

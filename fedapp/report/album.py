@@ -64,30 +64,31 @@ def _group_figures(
     weights = last_weights(run.memberships)
     # Who was a newcomer earlier may have trained since.
     late = last_weights([row for row in run.newcomers if row.round == run.evaluated])
+    found = _similarity(run, missing)
     if groups:
         yield group_timeline(groups, clients=len(names), latent=latent, names=names)
+    if found is not None:
+        yield descriptor_map(found, last, colours=colours, latent=latent, names=names)
+    if groups:
         yield membership_bars(
             weights, late, assigned=last, colours=colours, names=names
         )
-    found = _similarity(run, missing)
-    if found is not None:
-        yield descriptor_map(found, last, colours=colours, latent=latent, names=names)
-        yield similarity_matrix(found, last)
     if groups and run.results:
         yield group_accuracy(run.results, last, late, colours=colours)
-    if run.silhouettes:
-        floor = _setting(run, "min-silhouette")
-        yield silhouette_curves(run.silhouettes, floor=floor)
     yield refresh_lines(run.refreshes)
     yield change_lines(
         run.refreshes,
         most=_setting(run, "max-change"),
         least=_setting(run, "min-head-change"),
     )
+    if run.silhouettes:
+        floor = _setting(run, "min-silhouette")
+        yield silhouette_curves(run.silhouettes, floor=floor)
     if run.spectrum:
-        fixed = _setting(run, "rank")
-        energy = None if fixed else _setting(run, "energy")
+        energy = None if _setting(run, "rank") else _setting(run, "energy")
         yield spectrum_bars(run.spectrum, energy=energy)
+    if found is not None:
+        yield similarity_matrix(found, last)
     if any(row.age for row in run.ages):
         yield age_bars(run.ages)
 

@@ -40,6 +40,9 @@ def change_lines(
         if bound is not None:
             axes.axhline(bound, color=INK, lw=1, ls="--")
             title += f" (dashed: stable if {words} {bound:g})"
+        if not known:
+            text = "nothing to compare with yet"
+            axes.text(0.03, 0.1, text, transform=axes.transAxes, color=MUTED)
         axes.set_ylim(0, 1.15 * max([*known, bound or 0.0, 1e-3]))
         axes.set_title(title, loc="left", color=MUTED, size=9)
         axes.grid(axis="y")
@@ -109,7 +112,7 @@ def _activation(refreshes: Sequence[RefreshRow]) -> str:
     if not active:
         return "Personal encoders did not come into use."
     how = "" if active[0].stable else ", without stable groups"
-    return f"Personal encoders came into use at round {active[0].round}{how}."
+    return f"Blue: personal encoders came into use at round {active[0].round}{how}."
 
 
 def _number(value: float | None) -> str:

@@ -45,17 +45,18 @@ def group_accuracy(
     lines = []
     for place, (name, members) in enumerate(columns.items()):
         _dots(axes, place, members, fill=shade[name])
-        _dots(axes, place, late.get(name, []), fill=PAPER, edge=shade[name])
+        beside = late.get(name, [])
+        _dots(axes, place + 0.38, beside, fill=PAPER, edge=shade[name], wide=0.08)
         if members:
             mean = sum(c.accuracy for c in members) / len(members)
             axes.hlines(100 * mean, place - 0.36, place + 0.36, color=INK, lw=1.6)
             lines.append(f"group {name}: {len(members)} clients, mean {per_cent(mean)}")
     lowest = min(100 * c.accuracy for c in results)
     per_cent_axis(axes, low=lowest)
-    counts = [f"{name}\n{len(m)}" for name, m in columns.items()]
+    counts = [f"{name}\nn = {len(members)}" for name, members in columns.items()]
     axes.set_xticks(range(len(columns)), counts)
     axes.set_xlim(-0.6, len(columns) - 0.4)
-    axes.set_xlabel("group and number of clients")
+    axes.set_xlabel("group, and its number of clients")
     svg, png = files_of(figure)
     hollow = sum(map(len, late.values()))
     return Drawn(
@@ -72,16 +73,17 @@ def group_accuracy(
 
 def _dots(
     axes: "Axes",
-    place: int,
+    place: float,
     members: Sequence[ClientResult],
     *,
     fill: str,
     edge: str = INK,
+    wide: float = 0.56,
 ) -> None:
     """Draw accuracies in a column, spread sideways in the order given."""
     count = len(members)
     # Steps of the golden section keep any number of dots apart.
-    spread = [0.56 * (i * 0.618 % 1 - 0.5) if count > 1 else 0.0 for i in range(count)]
+    spread = [wide * ((0.5 + i * 0.618) % 1 - 0.5) for i in range(count)]
     axes.plot(
         [place + offset for offset in spread],
         [100 * client.accuracy for client in members],
@@ -91,4 +93,6 @@ def _dots(
         mew=0.5 if edge == INK else 1.6,
         ms=6 if count <= 40 else 4,
         alpha=0.9,
+        # A dot at 100 % is whole.
+        clip_on=False,
     )

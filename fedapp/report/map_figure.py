@@ -43,6 +43,27 @@ def principal_plane(similarity: Array) -> tuple[Array, tuple[float, float]]:
     return vectors * signs * np.sqrt(values[:2]), shares
 
 
+def beside(points: Array, *, step: float = 0.07) -> list[Array]:
+    """Return for each point (n x 2) the direction in which its label has most room.
+
+    Labels lie ``step`` away; those placed before count as points.
+    """
+    angles = np.pi / 4 * np.arange(8)
+    around = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    taken = points
+    found = []
+    for i, point in enumerate(points):
+        others = np.delete(taken, i, axis=0)
+        places = point + step * around
+        gaps = np.linalg.norm(places[:, None] - others[None], axis=2)
+        # Room beyond three steps is as good as any, so that labels alone stand alike.
+        room = np.minimum(gaps.min(axis=1, initial=np.inf), 3 * step)
+        best = int(np.argmax(room > room.max() - 1e-9))
+        found.append(around[best])
+        taken = np.vstack([taken, places[best]])
+    return found
+
+
 def descriptor_map(
     found: Similarity,
     groups: Mapping[int, int],
@@ -70,14 +91,24 @@ def descriptor_map(
             ms=8 if len(clients) <= FEW else 5,
             alpha=0.9,
         )
+    middle = (points.max(axis=0) + points.min(axis=0)) / 2
+    reach = 1.18 * max(float(np.abs(points - middle).max()), 1e-3)
+    axes.set_xlim(middle[0] - reach, middle[0] + reach)
+    axes.set_ylim(middle[1] - reach, middle[1] + reach)
     if len(clients) <= FEW:
         labels = tick_labels([names[k] for k in clients], clients)
-        for (x, y), label in zip(points, labels, strict=True):
+        for spot, (x, y), label in zip(
+            beside(points / reach), points, labels, strict=True
+        ):
             axes.annotate(
-                label, (x, y), xytext=(5, 4), textcoords="offset points", size=8
+                label,
+                (x, y),
+                xytext=(11 * spot[0], 11 * spot[1]),
+                textcoords="offset points",
+                ha="center",
+                va="center",
+                size=8,
             )
-    axes.set_aspect("equal", adjustable="datalim")
-    axes.margins(0.12)
     axes.set_xticks([])
     axes.set_yticks([])
     axes.spines[["top", "right"]].set_visible(True)

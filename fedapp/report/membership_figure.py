@@ -1,11 +1,17 @@
 """Figure of HDC-FL: how much each client belongs to each group."""
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from fedapp.report.axes import FEW, MANY, client_ticks, tick_labels
 from fedapp.report.drawing import PAPER, Drawn, canvas, files_of
 from fedapp.report.parts import MembershipRow, NewcomerRow
 from fedapp.report.timeline import SHOWN
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Weights = dict[int, dict[int, float]]
 
@@ -40,18 +46,8 @@ def membership_bars(
     gap = max(1, len(shown) // 40) if known and late else 0
     places = [i + (gap if i >= len(known) else 0) for i in range(len(shown))]
     figure, (axes,) = canvas(3.1)
-    bottom = [0.0] * len(shown)
-    for group in groups:
-        parts = [100 * given[k].get(group, 0.0) for k in shown]
-        axes.bar(
-            places,
-            parts,
-            bottom=bottom,
-            width=0.85 if len(shown) <= MANY else 1.0,
-            color=colours[group],
-            lw=0,
-        )
-        bottom = [below + part for below, part in zip(bottom, parts, strict=True)]
+    for start, clients in ((0, known), (len(known) + gap, late)):
+        _stack(axes, start, [given[k] for k in clients], groups, colours)
     for place in range(1, len(known)):
         if own[known[place]] != own[known[place - 1]]:
             axes.axvline(place - 0.5, color=PAPER, lw=2)
@@ -89,11 +85,38 @@ def membership_bars(
     )
 
 
+def _stack(
+    axes: "Axes",
+    start: int,
+    rows: Sequence[Mapping[int, float]],
+    groups: Sequence[int],
+    colours: Mapping[int, str],
+) -> None:
+    """Draw a bar for each row from ``start`` on; of many rows an area without gaps."""
+    bottom = np.zeros(len(rows))
+    for group in groups:
+        top = bottom + [100 * row.get(group, 0.0) for row in rows]
+        if len(rows) > MANY:
+            edges = start - 0.5 + np.arange(len(rows) + 1)
+            axes.stairs(top, edges, baseline=bottom, fill=True, color=colours[group])
+        else:
+            axes.bar(
+                start + np.arange(len(rows)),
+                top - bottom,
+                bottom=bottom,
+                width=0.85,
+                color=colours[group],
+                lw=0,
+            )
+        bottom = top
+
+
 def _late(newcomers: Weights) -> str:
     if not newcomers:
         return ""
     placed = [k for k, row in newcomers.items() if sum(row.values()) > 0]
-    return f" Newcomers, placed by a head fitted on the shared encoder: {len(placed)}."
+    who = "1 newcomer" if len(placed) == 1 else f"{len(placed)} newcomers"
+    return f" On the right: {who}, placed by a head fitted on the shared encoder."
 
 
 def _largest(row: Mapping[int, float]) -> int:

@@ -32,7 +32,7 @@ def settings(run: RunData) -> Iterator[Html]:
 
 
 MODELS = {
-    "personal": "personal encoder, own head",
+    "personal": "personal encoder, fitted head",
     "shared": "shared encoder, same head",
     "alone": "model trained alone",
 }

@@ -1,7 +1,7 @@
 """The results to read, in per cent: rows for the screen, and a page of Markdown."""
 
 from experiments.footer import footer
-from experiments.measures import MEASURES, needed
+from experiments.measures import MEASURES, about_unseen, needed
 from experiments.results import CellResult, TableResult
 
 TITLES = {
@@ -10,7 +10,25 @@ TITLES = {
     "worst": "worst client",
     "bottom20": "bottom 20 %",
     "gap": "gap",
+    "unseen": "unseen: mean",
+    "unseen_worst": "unseen: worst",
+    "unseen_shared": "shared encoder: mean",
+    "unseen_shared_worst": "shared encoder: worst",
+    "unseen_alone": "alone: mean",
+    "unseen_alone_worst": "alone: worst",
 }
+
+TAIL = (
+    "In per cent: mean ± sample deviation over seeds. Clients count equally; the",
+    "bottom 20 % is the mean of the lowest fifth, the gap is best minus worst. The",
+    "last round is reported, never the best one.",
+)
+UNSEEN = (
+    "In per cent: mean ± sample deviation over seeds. Clients count equally. `mean` is",
+    "over clients that train; the other columns are of clients that never do: with",
+    "what the method gives them, with the shared encoder under the same fitted head,",
+    "with a model each trained alone. The last round is reported, never the best one.",
+)
 
 
 def markdown(result: TableResult) -> str:
@@ -21,9 +39,7 @@ def markdown(result: TableResult) -> str:
         "",
         f"Paper: {table.paper}.",
         "",
-        "In per cent: mean ± sample deviation over seeds. Clients count equally; the",
-        "bottom 20 % is the mean of the lowest fifth, the gap is best minus worst. The",
-        "last round is reported, never the best one.",
+        *(UNSEEN if about_unseen(table.measure) else TAIL),
         "",
         *rows(result),
         "",
@@ -49,7 +65,11 @@ def cells(result: TableResult, found: CellResult) -> list[str]:
     """Return the row of a cell, for a page or a screen."""
     said, names = found.cell.paper_says, needed(result.table.measure)
     missing = (found.status,) + ("-",) * (len(names) - 1)
-    numbers = [_number(*found.numbers[name]) for name in names if found.numbers]
+    numbers = [
+        _number(*found.numbers[name]) if name in found.numbers else "-"
+        for name in names
+        if found.numbers
+    ]
     return [
         found.cell.row,
         *([found.cell.column] if _has_columns(result) else []),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from experiments.identity import identity_of
+from experiments.measures import numbers_of
 from experiments.table import Cell
 from fedapp.config import Scalar, defaults
 from fedapp.files import write_json
@@ -101,7 +102,7 @@ def result_of(run: Run, cause: str = "") -> Result:
         config = tomllib.loads((run.folder / "config.toml").read_text("utf-8"))
         about = {**read_json(run.folder / RECORD), "versions": config["versions"]}
         total = float(summary["seconds"]["total"])
-        return Result("finished", "", summary["accuracy"], total, about)
+        return Result("finished", "", numbers_of(summary), total, about)
     if not cause:
         cause = failure_of(run.folder)
     return Result("failed" if cause else "missing", cause, {}, 0.0, {})

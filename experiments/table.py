@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.measures import MEASURES, about_unseen
 from experiments.schema import CellEntry, TableFile, parse, wrong_words
 from experiments.settings import problems_of, resolve
 from fedapp.config import Flat, Scalar, flatten
@@ -58,8 +59,10 @@ def read_table(path: Path) -> Table:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise TableError(f"{path}: not a readable TOML file: {error}") from None
     file, problems = parse(TableFile, found)
+    measure = ""
     if file is not None:
         problems += wrong_words(file)
+        measure = file.measure
     entries = found.get("cell")
     cells, wrong = _cells(
         [e for e in entries if isinstance(e, dict)]
@@ -67,7 +70,7 @@ def read_table(path: Path) -> Table:
         else [],
         _flat(found.get("all")),
     )
-    problems += wrong
+    problems += wrong + _without_unseen(cells, measure)
     if file is None or problems:
         raise TableError("\n".join(f"{path.name}: {line}" for line in problems))
     return Table(path, file.paper, file.shows, file.measure, (*file.seeds,), cells)
@@ -133,4 +136,14 @@ def _one_meaning(cells: Sequence[Cell]) -> list[str]:
         "delete one, or set what tells them apart"
         for index, cell in enumerate(cells)
         if (first := [c.settings for c in cells].index(cell.settings)) < index
+    ]
+
+
+def _without_unseen(cells: Sequence[Cell], measure: str) -> list[str]:
+    if measure not in MEASURES or not about_unseen(measure):
+        return []
+    return [
+        f"cell {cell.name!r}: measure = {measure!r} needs data.unseen-clients above 0"
+        for cell in cells
+        if cell.settings["data.unseen-clients"] == 0
     ]

@@ -46,8 +46,10 @@ def membership_bars(
     gap = max(1, len(shown) // 40) if known and late else 0
     places = [i + (gap if i >= len(known) else 0) for i in range(len(shown))]
     figure, (axes,) = canvas(3.1)
+    many = len(shown) > MANY
     for start, clients in ((0, known), (len(known) + gap, late)):
-        _stack(axes, start, [given[k] for k in clients], groups, colours)
+        rows = [given[k] for k in clients]
+        _stack(axes, start, rows, groups, colours, many=many)
     for place in range(1, len(known)):
         if own[known[place]] != own[known[place - 1]]:
             axes.axvline(place - 0.5, color=PAPER, lw=2)
@@ -91,12 +93,14 @@ def _stack(
     rows: Sequence[Mapping[int, float]],
     groups: Sequence[int],
     colours: Mapping[int, str],
+    *,
+    many: bool,
 ) -> None:
-    """Draw a bar for each row from ``start`` on; of many rows an area without gaps."""
+    """Draw a bar for each row from ``start`` on; of ``many`` an area without gaps."""
     bottom = np.zeros(len(rows))
     for group in groups:
         top = bottom + [100 * row.get(group, 0.0) for row in rows]
-        if len(rows) > MANY:
+        if many:
             edges = start - 0.5 + np.arange(len(rows) + 1)
             axes.stairs(top, edges, baseline=bottom, fill=True, color=colours[group])
         else:

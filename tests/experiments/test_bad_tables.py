@@ -119,6 +119,15 @@ def test_a_wrong_measure_and_wrong_seeds_are_reported_together(tmp_path: Path):
     assert [line.split()[1] for line in found] == ["measure", "seeds:"]
 
 
+def test_unseen_clients_are_measured_only_where_there_are_some(tmp_path: Path):
+    some = cell("b", set={"data.unseen-clients": 1})
+    found = problems(tmp_path, cell("a"), some, measure="unseen-accuracy")
+    assert found == [
+        "table.toml: cell 'a': measure = 'unseen-accuracy' needs data.unseen-clients "
+        "above 0"
+    ]
+
+
 def test_what_is_wrong_with_every_cell_is_said_once(tmp_path: Path):
     found = problems(
         tmp_path, cell("a"), cell("b", "fedper"), shared={"rounds.cuont": 3}

@@ -2,7 +2,13 @@ import statistics
 
 import pytest
 
-from experiments.measures import MEASURES, over_seeds, summarise
+from experiments.measures import (
+    MEASURES,
+    OF_UNSEEN,
+    numbers_of,
+    over_seeds,
+    summarise,
+)
 from fedapp.summary import ACCURACIES
 
 
@@ -30,5 +36,18 @@ def test_each_accuracy_is_summarised_by_itself():
     assert found["worst"][0] == pytest.approx(0.3)
 
 
+def test_an_accuracy_that_a_run_lacks_is_left_out():
+    runs = [{"mean": 0.8, "unseen_alone": 0.5}, {"mean": 0.6}]
+    assert list(summarise(runs, ["mean", "unseen_alone"])) == ["mean"]
+
+
 def test_every_measure_is_in_the_summary_of_a_run():
-    assert set(MEASURES.values()) <= set(ACCURACIES)
+    models = {m: {"mean": 0.5, "worst": 0.25} for m in ("shared", "alone")}
+    unseen = {"clients": 1, "mean": 0.75, "worst": 0.625, "models": models}
+    accuracy = dict.fromkeys(ACCURACIES, 0.875)
+    found = numbers_of({"accuracy": accuracy, "unseen": unseen})
+    assert set(MEASURES.values()) | set(OF_UNSEEN) <= set(found)
+    assert [found[name] for name in OF_UNSEEN] == [
+        *(0.875, 0.75, 0.625, 0.5, 0.25, 0.5, 0.25)
+    ]
+    assert numbers_of({"accuracy": accuracy, "unseen": None}) == accuracy

@@ -1,10 +1,11 @@
 import csv
 import io
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from table_files import MISSING, broken, cell, run_of, table, whole
+from table_files import MISSING, TINY, broken, cell, run_of, table, whole
 
 from experiments.page import markdown, rows
 from experiments.readme import insert
@@ -44,6 +45,22 @@ def test_a_finished_cell_has_fractions_and_the_paper_beside_them(tmp_path: Path)
         assert float(row[name]) == pytest.approx(statistics.mean(pair))
         assert float(row[f"{name}_sd"]) == pytest.approx(statistics.stdev(pair))
     assert (row["measure"], row["paper_says"]) == ("final-accuracy", "0.8808")
+
+
+def test_a_table_of_unseen_clients_has_their_columns_and_gaps(tmp_path: Path):
+    numbers = {"unseen": 0.5, "unseen_worst": 0.25}
+    alone = {"unseen_alone": 0.625, "unseen_alone_worst": 0.125}
+    fates = [
+        replace(FIRST, accuracy={**FIRST.accuracy, **numbers, **more})
+        for more in (alone, {})
+    ]
+    shared = {**TINY, "data.unseen-clients": 1}
+    changes = {"measure": "unseen-accuracy", "seeds": [1], "shared": shared}
+    found = result(tmp_path, fates[:1], fates[1:], **changes)
+    assert rows(found)[0].startswith("|  | mean | unseen: mean | unseen: worst |")
+    assert "| a | 90.00 | 50.00 | 25.00 | - | - | 62.50 | 12.50 |" in rows(found)[2]
+    assert "| b | 90.00 | 50.00 | 25.00 | - | - | - | - |" in rows(found)[3]
+    assert read(cells_csv(found))[0]["unseen_alone_worst"] == "0.125"
 
 
 def test_cells_can_be_recomputed_from_the_runs(tmp_path: Path):

@@ -25,8 +25,8 @@ def problems(folder: Path, *cells: Any, **changes: Any) -> list[str]:
         (
             {"measure": "final-acuracy"},
             "measure = 'final-acuracy': expected one of final-accuracy, "
-            "weighted-accuracy, worst-accuracy, bottom20-accuracy, accuracy-gap; "
-            "did you mean 'final-accuracy'?",
+            "weighted-accuracy, worst-accuracy, bottom20-accuracy, accuracy-gap, "
+            "unseen-accuracy; did you mean 'final-accuracy'?",
         ),
     ],
 )

@@ -195,11 +195,12 @@ class HdcFl(RoundStrategy):
         soft |= self._late(state, turn, soft)
         found = group_weights(np.stack(list(soft.values())), groups.labels, counts)
         weights = dict(zip(soft, found, strict=True))
+        entries = dict(zip(groups.clients, rows, strict=True))
         for client in clients:
             if client not in weights:
                 yield from _shared(params, [client])
                 continue
-            entry = turn.bank.read(client, fresh=True)
+            entry = entries.get(client) or turn.bank.read(client, fresh=True)
             own = self._to_mix(entry.part("encoder") if entry is not None else params)
             mixed = mix_encoders(prototypes, weights[client], own, mix=self.mix)
             encoder = self._from_mix(mixed, params)
@@ -288,7 +289,8 @@ class HdcFl(RoundStrategy):
         return after
 
     def _diagnose(self, found: Refresh, turn: Turn) -> None:
-        written = {k: turn.bank.rounds[k] for k in found.groups.clients}
+        rounds = turn.bank.rounds
+        written = {client: rounds[client] for client in found.groups.clients}
         ages = diagnostics.ages(written, round=turn.round, max_age=self.max_age)
         for table, lines in (
             ("silhouettes", diagnostics.silhouettes(found)),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from fedapp.report.axes import per_cent_axis
 from fedapp.report.drawing import GRID, INK, PAPER, Drawn, canvas, files_of
-from fedapp.report.membership_figure import Weights
+from fedapp.report.membership_figure import Weights, strongest
 from fedapp.report.parts import ClientResult
 from fedapp.report.words import per_cent
 
@@ -36,8 +36,7 @@ def group_accuracy(
         if client.client in groups:
             columns[str(groups[client.client])].append(client)
         elif sum(weights.values()) > 0:
-            home = max(sorted(weights), key=lambda g: weights[g])
-            late.setdefault(str(home), []).append(client)
+            late.setdefault(str(strongest(weights)), []).append(client)
         else:
             columns.setdefault(NOWHERE, []).append(client)
     shade = {str(g): colour for g, colour in colours.items()} | {NOWHERE: GRID}

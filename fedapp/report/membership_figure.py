@@ -39,9 +39,9 @@ def membership_bars(
 
     given = {**weights, **newcomers}
     groups = sorted({group for row in given.values() for group in row})
-    own = {k: assigned.get(k, _largest(row)) for k, row in weights.items()}
+    own = {k: assigned.get(k, strongest(row)) for k, row in weights.items()}
     known = sorted(weights, key=lambda k: (own[k], k))
-    late = sorted(newcomers, key=lambda k: (_largest(newcomers[k]), k))
+    late = sorted(newcomers, key=lambda k: (strongest(newcomers[k]), k))
     shown = [*known, *late]
     gap = max(1, len(shown) // 40) if known and late else 0
     places = [i + (gap if i >= len(known) else 0) for i in range(len(shown))]
@@ -71,8 +71,8 @@ def membership_bars(
         alignment="left",
     )
     svg, png = files_of(figure)
-    strongest = [max(row.values()) for row in weights.values()]
-    mean = 100 * sum(strongest) / len(strongest)
+    largest = [max(row.values()) for row in weights.values()]
+    mean = 100 * sum(largest) / len(largest)
     return Drawn(
         "memberships",
         "How much each client belongs to each group",
@@ -81,7 +81,7 @@ def membership_bars(
         + _late(newcomers),
         f"{len(weights)} clients and {len(groups)} groups. The strongest membership of "
         f"a client is {mean:.0f} % on average, "
-        f"{100 * min(strongest):.0f} % at least." + _late(newcomers),
+        f"{100 * min(largest):.0f} % at least." + _late(newcomers),
         svg,
         png,
     )
@@ -123,5 +123,6 @@ def _late(newcomers: Weights) -> str:
     return f" On the right: {who}, placed by a head fitted on the shared encoder."
 
 
-def _largest(row: Mapping[int, float]) -> int:
+def strongest(row: Mapping[int, float]) -> int:
+    """Return the group of largest membership, the first of equals."""
     return max(sorted(row), key=lambda group: row[group])

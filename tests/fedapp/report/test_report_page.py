@@ -100,6 +100,7 @@ def test_every_figure_has_a_text_for_those_who_cannot_see_it(drawn):
     figures = [a for a in Page(report_of(drawn)).named("div") if a.get("role") == "img"]
 
     joined = " ".join(str(figure["aria-label"]) for figure in figures)
+    assert "unseen: never trains; nearest group 5, 75.00 %" in report_of(drawn)
     for fact in (
         "worst client 12.50 %, then 37.50 %",
         "Unseen clients: 1",

@@ -26,7 +26,8 @@ class Hooks(ABC):
     def trains(self, turn: Turn) -> bool:
         """Return whether a reply in this phase makes its client one that trained.
 
-        A round on devices goes on without the replies of a phase that trains nobody.
+        A round goes on without the replies of a phase that trains nobody, unless
+        ``rounds.min-replies`` asks for every one.
         """
         return True
 

@@ -113,7 +113,7 @@ class Post:
         """Yield valid replies and note whose they are; drop and name the others.
 
         ``check`` raises ValueError for a reply whose values cannot be. Replies that are
-        not ``needed`` may all be missing on devices, never in simulation.
+        not ``needed`` may all be missing, unless ``min_replies`` asks for every one.
 
         Raises
         ------
@@ -141,7 +141,7 @@ class Post:
         share = self.min_replies or (1.0 if self.clients.simulated else 0.5)
         # The small number: 0.28 * 25 is 7.000000000000001 and would ask for 8.
         least = min(asked, max(1, ceil(share * asked - 1e-9)))
-        if valid < least and (needed or self.clients.simulated):
+        if valid < least and (needed or share == 1):
             more = "" if len(causes) <= 5 else f"\n  and {len(causes) - 5} more"
             raise TooFewReplies(
                 f"round {turn.round}, phase {turn.phase}: {valid} of {asked} clients "

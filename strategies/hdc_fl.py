@@ -6,7 +6,7 @@ for evaluation and deployment only. The server sees the clients' heads, or, with
 ``exchange = "sketch"``, their Gram matrices and sketches.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from logging import INFO, getLogger
 from typing import Annotated, Literal
@@ -15,8 +15,9 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from fedapp.algorithm import Update
+from fedapp.algorithm import Scalars, Update
 from fedapp.bank import Row
+from fedapp.hdc import diagnostics, newcomers
 from fedapp.hdc.described import Described, from_heads
 from fedapp.hdc.geometry import check_geometry, geometry_specs, summed_gram
 from fedapp.hdc.heads import Array, Floats, Subspace, principal_directions
@@ -114,31 +115,60 @@ class HdcFl(RoundStrategy):
     ]
     exchange: Exchange
     sketch_length: SketchLength
+    newcomer_epochs: Annotated[
+        int,
+        Field(ge=0, description="head-only epochs that place a newcomer; 0: none do"),
+    ]
+    newcomer_alone_epochs: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="at the end newcomers also train alone, to compare; 0: none do",
+        ),
+    ]
 
     @classmethod
     def conflicts(cls, table: Mapping[str, object]) -> list[str]:
+        found = []
         if table["exchange"] == "heads" and table["epsilon"]:
-            return [
+            found.append(
                 f"hdc-fl.epsilon = {table['epsilon']}: heads are sent as they are; "
                 "noise needs hdc-fl.exchange = 'sketch'"
-            ]
-        return []
+            )
+        if table["exchange"] == "sketch" and table["newcomer_epochs"]:
+            found.append(
+                f"hdc-fl.newcomer-epochs = {table['newcomer_epochs']}: a newcomer is "
+                "placed by the head that it sends, and with hdc-fl.exchange = 'sketch' "
+                "heads stay with their clients"
+            )
+        if table["newcomer_alone_epochs"] and not table["newcomer_epochs"]:
+            found.append(
+                f"hdc-fl.newcomer-alone-epochs = {table['newcomer_alone_epochs']}: "
+                "there are newcomers to compare only if hdc-fl.newcomer-epochs is "
+                "positive"
+            )
+        return found
 
     def init(self, initial: Params) -> tuple[Params, State]:
         return select(initial, "encoder"), {"initial-head": select(initial, "head")}
 
     def phases(self, turn: Turn) -> Sequence[str]:
         asks = self.exchange == "sketch" and self._due(turn)
-        return ("train", SKETCH) if asks else ("train",)
+        evaluates = turn.round % self.evaluate_every == 0 or turn.last
+        some = len(turn.bank.clients()) < turn.num_clients
+        late = self.newcomer_epochs > 0 and evaluates and some
+        return ("train", *[SKETCH] * asks, *[newcomers.PHASE] * late)
 
     def trains(self, turn: Turn) -> bool:
-        return turn.phase != SKETCH
+        return turn.phase == "train"
 
     def participants(self, state: State, turn: Turn) -> Sequence[int]:
-        if turn.phase != SKETCH:
+        if turn.phase == "train":
             return turn.sampled
-        clients = turn.bank.clients(fresh=True)
-        return clients if len(clients) >= MIN_CLIENTS else ()
+        known = turn.bank.clients(fresh=True)
+        if turn.phase == SKETCH:
+            return known if len(known) >= MIN_CLIENTS else ()
+        return sorted(set(range(turn.num_clients)) - set(known))
 
     def broadcast(self, params: Params, state: State, turn: Turn) -> Payload:
         if turn.phase == SKETCH:
@@ -146,10 +176,20 @@ class HdcFl(RoundStrategy):
             return {"directions": {"weight": directions.float()}}
         return {"encoder": params}
 
+    def tasks(self, params: Params, state: State, turn: Turn) -> Iterator[Task]:
+        epochs: Scalars = {}
+        if turn.phase == newcomers.PHASE:
+            alone = self.newcomer_alone_epochs if turn.last else 0
+            epochs = {"epochs": self.newcomer_epochs, "alone-epochs": alone}
+        for task in super().tasks(params, state, turn):
+            yield task._replace(scalars=epochs)
+
     def expects(self, params: Params, state: State, turn: Turn) -> Expected:
         if turn.phase == SKETCH:
             return {"sketch": {"numbers": Spec((self.sketch_length,))}}
         head = specs_of(state["initial-head"])
+        if turn.phase == newcomers.PHASE:
+            return {"head": head}
         if self.exchange == "sketch":
             geometry = geometry_specs(len(state["initial-head"]["weight"]))
             return {"encoder": specs_of(params), "geometry": geometry}
@@ -165,6 +205,9 @@ class HdcFl(RoundStrategy):
         if turn.phase == SKETCH:
             found = {u.client: direction_of(sketch_in(u)) for u in updates}
             return params, self._refresh(state, turn, found)
+        if turn.phase == newcomers.PHASE:
+            return params, self._place(state, updates, turn)
+        state = newcomers.without_places(state)
         mean = WeightedMean()
         for update in updates:
             turn.bank.write(
@@ -187,29 +230,65 @@ class HdcFl(RoundStrategy):
         """Yield each client's mixture, formed one at a time from the bank as it is."""
         groups = groups_of(state)
         if groups is None or not self._active(state, turn):
-            for client in clients:
-                yield Task(client, {"encoder": params}, {"personalised": False})
+            yield from _shared(params, clients)
             return
         rows = [row(turn, client) for client in groups.clients]
         counts = np.array([r.num_examples if self._fresh(r, turn) else 0 for r in rows])
+        if not counts[groups.labels >= 0].any():
+            log.log(
+                INFO,
+                "[round %s] every entry in a group is older than hdc-fl.max-age = %s "
+                "rounds; all are given the shared encoder",
+                turn.round,
+                self.max_age,
+            )
+            yield from _shared(params, clients)
+            return
         trees = (
             (int(label), float(count), self._to_mix(r.part("encoder")))
             for r, label, count in zip(rows, groups.labels, counts, strict=True)
         )
         prototypes = group_prototypes(trees, len(groups.ids))
-        weights = group_weights(groups.weights, groups.labels, counts)
-        place = {client: index for index, client in enumerate(groups.clients)}
+        soft = dict(zip(groups.clients, groups.weights, strict=True))
+        soft |= self._late(state, turn, soft)
+        found = group_weights(np.stack(list(soft.values())), groups.labels, counts)
+        weights = dict(zip(soft, found, strict=True))
+        entries = dict(zip(groups.clients, rows, strict=True))
         for client in clients:
-            if client not in place:
-                yield Task(client, {"encoder": params}, {"personalised": False})
+            if client not in weights:
+                yield from _shared(params, [client])
                 continue
-            own = self._to_mix(rows[place[client]].part("encoder"))
-            mixed = mix_encoders(prototypes, weights[place[client]], own, mix=self.mix)
+            entry = entries.get(client) or turn.bank.read(client, fresh=True)
+            own = self._to_mix(entry.part("encoder") if entry is not None else params)
+            mixed = mix_encoders(prototypes, weights[client], own, mix=self.mix)
             encoder = self._from_mix(mixed, params)
             yield Task(client, {"encoder": encoder}, {"personalised": True})
 
     def _due(self, turn: Turn) -> bool:
         return turn.round % self.refresh_every == 0 or turn.last
+
+    def _late(
+        self, state: State, turn: Turn, grouped: Container[int]
+    ) -> dict[int, Array]:
+        """Return the memberships of clients that were not at the last refresh."""
+        marks = newcomers.landmarks_of(state)
+        if marks is None:
+            return {}
+        since = [k for k in turn.bank.clients(fresh=True) if k not in grouped]
+        heads = ((k, row(turn, k).part("head")["weight"].numpy()) for k in since)
+        placed = newcomers.place(heads, marks, temperature=self.temperature)
+        return newcomers.weights_of(state) | {k: p.weights for k, p in placed.items()}
+
+    def _place(self, state: State, updates: Iterable[Update], turn: Turn) -> State:
+        """Return ``state`` with the memberships of those who fitted a head."""
+        marks, groups = newcomers.landmarks_of(state), groups_of(state)
+        if marks is None or groups is None:
+            return state
+        heads = ((u.client, u.sent["head"]["weight"].numpy()) for u in updates)
+        places = newcomers.place(heads, marks, temperature=self.temperature)
+        for line in newcomers.lines(places, groups.ids):
+            turn.log("hdc-fl/newcomers.csv", {"round": turn.round, **line})
+        return {**state, **newcomers.places_state(places)}
 
     def _active(self, state: State, turn: Turn) -> bool:
         if self.activation == "always" or (self.force_final and turn.last):
@@ -291,12 +370,27 @@ class HdcFl(RoundStrategy):
         except NothingToGroup as error:
             return self._no_groups(without, turn, str(error))
         after = {**without, **state_of_refresh(found)}
+        if self.newcomer_epochs:
+            after |= newcomers.landmarks_state(found)
         self._log(found, self._active(after, turn), turn)
+        self._diagnose(found, turn)
         return after
 
     def _no_groups(self, state: State, turn: Turn, why: str) -> State:
         log.log(INFO, "[round %s] no groups: %s", turn.round, why)
         return {**state, "gate": gate_tensors(Gate(active=gate_of(state).active))}
+
+    def _diagnose(self, found: Refresh, turn: Turn) -> None:
+        rounds = turn.bank.rounds
+        written = {client: rounds[client] for client in found.groups.clients}
+        ages = diagnostics.ages(written, round=turn.round, max_age=self.max_age)
+        for table, lines in (
+            ("silhouettes", diagnostics.silhouettes(found)),
+            ("spectrum", diagnostics.spectrum(found)),
+            ("ages", ages),
+        ):
+            for line in lines:
+                turn.log(f"hdc-fl/{table}.csv", {"round": turn.round, **line})
 
     def _log(self, found: Refresh, active: bool, turn: Turn) -> None:
         lasting = found.groups.lasting()
@@ -345,6 +439,11 @@ def row(turn: Turn, client: int) -> Row:
     found = turn.bank.read(client, fresh=True)
     assert found is not None
     return found
+
+
+def _shared(params: Params, clients: Iterable[int]) -> Iterator[Task]:
+    for client in clients:
+        yield Task(client, {"encoder": params}, {"personalised": False})
 
 
 def _or_blank(value: float | None) -> float | str:

@@ -50,7 +50,8 @@ class Refresh:
     """The groups, the state of the gate, and what led to them.
 
     ``ari`` and ``change`` compare with the refresh before; None if there is nothing to
-    compare. ``silhouettes`` has every group count tried.
+    compare. ``silhouettes`` has every group count tried, ``centroids`` (G x rd) a row
+    for each group.
     """
 
     groups: Groups
@@ -63,6 +64,7 @@ class Refresh:
     ari: float | None
     change: float | None
     head_change: float
+    centroids: Array
 
 
 def refresh(
@@ -135,4 +137,5 @@ def refresh(
         ari=ari,
         change=change,
         head_change=seen.head_change,
+        centroids=grouping.centroids,
     )

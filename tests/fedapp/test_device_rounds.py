@@ -235,6 +235,35 @@ def test_half_of_the_devices_are_enough(devices):
     assert len(found.summary["failures"]) == 3
 
 
+def test_a_round_does_not_wait_for_newcomers_that_are_away(devices):
+    def cleo_is_away(name, round_, attempt):
+        return "away" if name == "cleo" else "fine"
+
+    found = devices(
+        "newcomer",
+        "anna ben cleo",
+        fate=cleo_is_away,
+        method="hdc-fl",
+        data__unseen_clients=1,
+        hdc_fl__newcomer_epochs=1,
+        rounds__retries=0,
+    )
+    assert found.summary["status"] == "completed"
+    assert [row["trained"] for row in found.summary["per_client"]] == [1, 1, 0]
+    failures = [(f["phase"], f["client"]) for f in found.summary["failures"]]
+    assert failures == [("newcomers", 2)] * 3
+    with pytest.raises(RuntimeError, match=r"round 1, phase newcomers: 0 of 1"):
+        devices(
+            "every",
+            fate=cleo_is_away,
+            method="hdc-fl",
+            data__unseen_clients=1,
+            hdc_fl__newcomer_epochs=1,
+            rounds__min_replies=1.0,
+            rounds__retries=0,
+        )
+
+
 def test_a_run_stops_when_repeating_does_not_help(devices):
     def ben_is_away(name, round_, attempt):
         return "away" if (name, round_) == ("ben", 2) else "fine"

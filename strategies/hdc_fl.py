@@ -10,18 +10,12 @@ from dataclasses import dataclass
 from logging import INFO, getLogger
 from typing import Annotated, Literal
 
-import numpy as np
 from pydantic import Field
 
 from fedapp.algorithm import Update
-from fedapp.bank import Row
-from fedapp.hdc.mixture import (
-    from_second_moments,
-    group_prototypes,
-    group_weights,
-    mix_encoders,
-    to_second_moments,
-)
+from fedapp.hdc.bank_rows import bank_heads
+from fedapp.hdc.mixture import from_second_moments, to_second_moments
+from fedapp.hdc.personal import mixtures
 from fedapp.hdc.refresh import MIN_CLIENTS, Refresh, refresh
 from fedapp.hdc.refresh_state import (
     gate_of,
@@ -90,6 +84,10 @@ class HdcFl(RoundStrategy):
             description="mix BatchNorm variances linearly, or as a mixture's variance"
         ),
     ]
+    bank_precision: Annotated[
+        Literal["float32", "float16"],
+        Field(description="float16: encoders and heads in half the room on disk"),
+    ]
 
     def init(self, initial: Params) -> tuple[Params, State]:
         return select(initial, "encoder"), {"initial-head": select(initial, "head")}
@@ -110,6 +108,7 @@ class HdcFl(RoundStrategy):
                 update.sent,
                 num_examples=update.num_examples,
                 round=turn.round,
+                precision=self.bank_precision,
             )
             mean.add(update.sent["encoder"], update.num_examples)
         if turn.round % self.refresh_every == 0 or turn.last:
@@ -125,21 +124,18 @@ class HdcFl(RoundStrategy):
             for client in clients:
                 yield Task(client, {"encoder": params}, {"personalised": False})
             return
-        rows = [row(turn, client) for client in groups.clients]
-        counts = np.array([r.num_examples if self._fresh(r, turn) else 0 for r in rows])
-        trees = (
-            (int(label), float(count), self._to_mix(r.part("encoder")))
-            for r, label, count in zip(rows, groups.labels, counts, strict=True)
+        found = mixtures(
+            turn.bank,
+            groups,
+            mix=self.mix,
+            since=turn.round - self.max_age if self.max_age else 0,
+            convert=self._to_mix,
         )
-        prototypes = group_prototypes(trees, len(groups.ids))
-        weights = group_weights(groups.weights, groups.labels, counts)
-        place = {client: index for index, client in enumerate(groups.clients)}
         for client in clients:
-            if client not in place:
+            mixed = found.encoder(client)
+            if mixed is None:
                 yield Task(client, {"encoder": params}, {"personalised": False})
                 continue
-            own = self._to_mix(rows[place[client]].part("encoder"))
-            mixed = mix_encoders(prototypes, weights[place[client]], own, mix=self.mix)
             encoder = self._from_mix(mixed, params)
             yield Task(client, {"encoder": encoder}, {"personalised": True})
 
@@ -147,9 +143,6 @@ class HdcFl(RoundStrategy):
         if self.activation == "always" or (self.force_final and turn.last):
             return True
         return gate_of(state).active
-
-    def _fresh(self, row: Row, turn: Turn) -> bool:
-        return self.max_age == 0 or turn.round - row.round <= self.max_age
 
     def _to_mix(self, encoder: Params) -> Params:
         return to_second_moments(encoder) if self.bn_variance == "total" else encoder
@@ -160,22 +153,21 @@ class HdcFl(RoundStrategy):
         return mixed
 
     def _refresh(self, state: State, turn: Turn) -> State:
-        clients = turn.bank.clients(fresh=True)
-        if len(clients) < MIN_CLIENTS:
+        heads = bank_heads(turn.bank)
+        if len(heads) < MIN_CLIENTS:
             log.log(
                 INFO,
                 "[round %s] no groups: %s clients have sent a head, grouping takes %s; "
                 "all are given the shared encoder",
                 turn.round,
-                len(clients),
+                len(heads),
                 MIN_CLIENTS,
             )
             return {**state, "gate": gate_tensors(Gate(active=gate_of(state).active))}
         groups = groups_of(state)
         previous = groups.lasting() if groups is not None else {}
         found = refresh(
-            clients,
-            lambda client: row(turn, client).part("head")["weight"].numpy(),
+            heads,
             state["initial-head"]["weight"].numpy(),
             before=snapshot_of(state),
             previous=previous,
@@ -218,11 +210,16 @@ class HdcFl(RoundStrategy):
                 "ari_latent": ari,
                 "head_change": found.head_change,
                 "spectral_gap": found.subspace.gap,
+                "method": found.method,
             },
         )
+        log.log(INFO, "[round %s] %s", turn.round, found.in_words())
+        shown = found.listed()
         for client, weights in zip(
             found.groups.clients, found.groups.weights, strict=True
         ):
+            if client not in shown:
+                continue
             for group, weight in zip(found.groups.ids, weights, strict=True):
                 turn.log(
                     "hdc-fl/memberships.csv",
@@ -234,13 +231,6 @@ class HdcFl(RoundStrategy):
                         "assigned": lasting.get(client) == group,
                     },
                 )
-
-
-def row(turn: Turn, client: int) -> Row:
-    """Return the newest bank row of a client that has one."""
-    found = turn.bank.read(client, fresh=True)
-    assert found is not None
-    return found
 
 
 def _or_blank(value: float | None) -> float | str:

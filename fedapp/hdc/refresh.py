@@ -1,11 +1,20 @@
 """One refresh of HDC-FL: from heads to groups and soft memberships (23.3, 23.4)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from fedapp.hdc.grouping import Labels, choose_groups, match_groups, memberships
+from fedapp.hdc.blocks import LENGTH, Descriptors
+from fedapp.hdc.grouping import (
+    Grouping,
+    Labels,
+    choose_groups,
+    match_groups,
+    memberships,
+)
+from fedapp.hdc.head_store import Heads
 from fedapp.hdc.heads import (
     Array,
     Floats,
@@ -14,6 +23,7 @@ from fedapp.hdc.heads import (
     gram,
     principal_directions,
 )
+from fedapp.hdc.many import EXACT, group_many
 from fedapp.hdc.stability import (
     Gate,
     Snapshot,
@@ -26,6 +36,10 @@ from fedapp.hdc.stability import (
 
 MIN_CLIENTS = 4
 """Fewest clients with a head for a refresh to take place."""
+
+Method = Literal["exact", "sampled", "projected"]
+"""How groups were found: with all pairs of clients, with a sample, or besides with
+projected descriptors."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +67,8 @@ class Refresh:
     """The groups, the state of the gate, and what led to them.
 
     ``ari`` and ``change`` compare with the refresh before; None if there is nothing to
-    compare. ``silhouettes`` has every group count tried.
+    compare. ``silhouettes`` has every group count tried. ``snapshot.sampled`` has the
+    clients that were compared with each other.
     """
 
     groups: Groups
@@ -66,11 +81,30 @@ class Refresh:
     ari: float | None
     change: float | None
     head_change: float
+    method: Method
+
+    def listed(self) -> frozenset[int]:
+        """Return the clients whose memberships are written down, at most 1,000."""
+        exact = self.method == "exact"
+        return frozenset(self.groups.clients if exact else self.snapshot.sampled)
+
+    def in_words(self) -> str:
+        """Return how many groups of how many clients were found, and how."""
+        how = {
+            "exact": "all compared",
+            "sampled": f"silhouettes of a sample of {len(self.snapshot.sampled)}, "
+            "k-means by mini-batches",
+            "projected": f"silhouettes of a sample of {len(self.snapshot.sampled)}, "
+            f"k-means by mini-batches on random projections to {LENGTH} numbers",
+        }
+        return (
+            f"groups: {len(self.groups.ids)} of {len(self.groups.clients)} clients "
+            f"({self.method}: {how[self.method]})"
+        )
 
 
 def refresh(
-    clients: Sequence[int],
-    head_of: Callable[[int], Floats],
+    heads: Heads,
     initial_head: Floats,
     *,
     before: Snapshot | None,
@@ -84,42 +118,35 @@ def refresh(
     thresholds: Thresholds,
     seed: int,
 ) -> Refresh:
-    """Group ``clients`` (ascending) by their heads; heads are read one at a time.
+    """Group clients by their ``heads``; nothing depends on who was read first.
 
     ``previous`` has the lasting group of each client at the refresh ``before``;
     ``next_id`` is the next lasting id that was never used. Other arguments are as in
     ``principal_directions``, ``choose_groups``, ``memberships`` and ``advance``.
     """
-    subspace = principal_directions(
-        gram(head_of(client) for client in clients), energy=energy, rank=rank
-    )
-    found = {c: descriptor(head_of(c), subspace.directions) for c in clients}
-    rows = {client: row for client, row in found.items() if row is not None}
-    grouped = list(rows)
-    if not rows:
-        raise ValueError("no client has a head with a direction: all heads are zero")
-    descriptors = np.stack(list(rows.values()))
-    grouping = choose_groups(
-        grouped,
-        descriptors,
+    subspace = principal_directions(gram(heads.each()), energy=energy, rank=rank)
+    found = (find_exactly if len(heads) <= EXACT else find_by_sample)(
+        Descriptors(heads, subspace.directions),
         max_groups=max_groups,
         min_silhouette=thresholds.min_silhouette,
+        temperature=temperature,
         seed=seed,
         previous=previous,
     )
-    now = snapshot(grouped, grouping.labels, descriptors)
+    grouping, now = found.grouping, found.snapshot
     same = compare(now, before) if before is not None else None
-    moved = head_change((head_of(client) for client in clients), initial_head)
-    label_of = dict(zip(grouped, grouping.labels.tolist(), strict=True))
-    soft = memberships(descriptors, grouping.centroids, temperature=temperature)
-    weights = np.zeros((len(clients), len(grouping.centroids)))
-    weights[[clients.index(client) for client in grouped]] = soft
+    moved = head_change(heads.each(), initial_head)
+    label_of = dict(zip(found.clients, grouping.labels.tolist(), strict=True))
+    place = {client: index for index, client in enumerate(heads.clients)}
+    weights = np.zeros((len(heads), len(grouping.centroids)))
+    weights[[place[client] for client in found.clients]] = found.soft
     ari, change = same if same is not None else (None, None)
     ids = match_groups(label_of, previous, next_id=next_id)
+    labels = [label_of.get(client, -1) for client in heads.clients]
     return Refresh(
         groups=Groups(
-            clients=list(clients),
-            labels=np.array([label_of.get(c, -1) for c in clients], dtype=np.int64),
+            clients=list(heads.clients),
+            labels=np.array(labels, dtype=np.int64),
             weights=weights,
             ids=ids,
         ),
@@ -140,4 +167,80 @@ def refresh(
         ari=ari,
         change=change,
         head_change=moved,
+        method=found.method,
+    )
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The clients that have a direction, their groups and memberships (n x G)."""
+
+    clients: Sequence[int]
+    grouping: Grouping
+    soft: Array
+    snapshot: Snapshot
+    method: Method
+
+
+def find_exactly(
+    descriptors: Descriptors,
+    *,
+    max_groups: int,
+    min_silhouette: float,
+    temperature: float,
+    seed: int,
+    previous: Mapping[int, int],
+) -> _Found:
+    heads = descriptors.heads
+    found = {
+        client: descriptor(head, descriptors.directions)
+        for client, head in zip(heads.clients, heads.each(), strict=True)
+    }
+    rows = {client: row for client, row in found.items() if row is not None}
+    grouped = list(rows)
+    if not rows:
+        raise ValueError("no client has a head with a direction: all heads are zero")
+    stacked = np.stack(list(rows.values()))
+    grouping = choose_groups(
+        grouped,
+        stacked,
+        max_groups=max_groups,
+        min_silhouette=min_silhouette,
+        seed=seed,
+        previous=previous,
+    )
+    return _Found(
+        grouped,
+        grouping,
+        memberships(stacked, grouping.centroids, temperature=temperature),
+        snapshot(grouped, grouping.labels, stacked),
+        "exact",
+    )
+
+
+def find_by_sample(
+    descriptors: Descriptors,
+    *,
+    max_groups: int,
+    min_silhouette: float,
+    temperature: float,
+    seed: int,
+    previous: Mapping[int, int],
+) -> _Found:
+    found = group_many(
+        descriptors,
+        max_groups=max_groups,
+        min_silhouette=min_silhouette,
+        temperature=temperature,
+        seed=seed,
+        previous=previous,
+    )
+    ids = np.asarray(descriptors.heads.clients, dtype=np.int64)
+    grouped = ids[found.positions]
+    return _Found(
+        grouped.tolist(),
+        found.grouping,
+        found.soft,
+        Snapshot(grouped, found.grouping.labels, ids[found.sample], found.similarity),
+        "projected" if found.projected else "sampled",
     )

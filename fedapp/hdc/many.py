@@ -18,6 +18,7 @@ from fedapp.hdc.grouping import (
     TIE,
     Grouping,
     Labels,
+    k_means,
     means_under,
     memberships,
 )
@@ -30,6 +31,9 @@ EXACT = 1000
 
 DENSE = 2**22
 """Numbers in all descriptors together from which on they are projected."""
+
+STEPS = 20
+"""Of k-means over all rows, at most."""
 
 
 @dataclass(frozen=True)
@@ -109,33 +113,48 @@ def group_many(
 
 
 def mini_batch(
-    rows: Array, groups: int, *, seed: int, start: Array | None = None
+    rows: Array,
+    sample: Labels,
+    groups: int,
+    *,
+    seed: int,
+    start: Array | None = None,
 ) -> Labels:
-    """Return labels from mini-batches, and from ``start``, after passes over all rows.
+    """Return the labels of lowest inertia from two starts; ties go to ``start``.
 
-    The lower inertia wins, ties go to ``start``. Run it on one thread.
+    The other start is the best of ten k-means++ on the rows of ``sample``, taken on by
+    mini-batches of all rows. Both end with steps over all rows. Run it on one thread.
     """
     from sklearn.cluster import KMeans, MiniBatchKMeans
 
-    rough = MiniBatchKMeans(
-        groups, n_init=10, batch_size=1024, random_state=seed, compute_labels=False
-    ).fit(rows)
-    best = None
-    for centres in (start, rough.cluster_centers_):
-        if centres is None:
-            continue
-        found = KMeans(
+    few = rows[sample]
+    centres = means_under(few, k_means(few, groups, seed=seed).tolist(), groups)
+    starts = [] if start is None else [start]
+    if centres is not None:
+        batches = MiniBatchKMeans(
             groups,
             init=centres,
             n_init=1,
-            max_iter=20,
+            batch_size=1024,
+            random_state=seed,
+            compute_labels=False,
+        )
+        starts.append(batches.fit(rows).cluster_centers_)
+    best = None
+    for chosen in starts:
+        found = KMeans(
+            groups,
+            init=chosen,
+            n_init=1,
+            max_iter=STEPS,
             tol=0.0,
             random_state=seed,
             algorithm="lloyd",
         ).fit(rows)
-        better = best is None or found.inertia_ < best.inertia_ * (1 - TIE) - SAME * TIE
-        best = found if better else best
-    assert best is not None
+        if best is None or found.inertia_ < best.inertia_ * (1 - TIE) - SAME * TIE:
+            best = found
+    if best is None:
+        return np.zeros(len(rows), dtype=np.int64)
     return np.asarray(best.labels_, dtype=np.int64)
 
 
@@ -185,7 +204,7 @@ def _cluster(
     distinct = _distinct(apart, limit)
     for count in range(2, distinct + 1):
         start = means_under(look.rows, before, count) if count == earlier else None
-        labels = mini_batch(look.rows, count, seed=seed, start=start)
+        labels = mini_batch(look.rows, look.inside, count, seed=seed, start=start)
         value = _silhouette(apart, labels[look.inside], count)
         if value is None:
             continue

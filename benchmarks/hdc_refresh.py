@@ -33,10 +33,10 @@ from fedapp.bank import Bank
 from fedapp.config import build, defaults
 from fedapp.hdc.bank_rows import bank_heads
 from fedapp.hdc.blocks import Descriptors
+from fedapp.hdc.finding import find_groups
 from fedapp.hdc.head_store import Heads
 from fedapp.hdc.heads import gram, principal_directions
-from fedapp.hdc.many import EXACT
-from fedapp.hdc.refresh import find_by_sample, find_exactly, refresh
+from fedapp.hdc.refresh import refresh
 from fedapp.hdc.refresh_state import groups_of
 from fedapp.hdc.stability import Gate, Thresholds
 from fedapp.params import Params
@@ -202,11 +202,10 @@ def parts(rows: Heads) -> dict[str, float]:
     matrix = gram(rows.each())
     directions = principal_directions(matrix, energy=0.8, rank=0).directions
     described = Descriptors(rows, directions)
-    group = find_exactly if len(rows) <= EXACT else find_by_sample
     return {
         "gram": timed(lambda: gram(rows.each())),
         "descriptors": timed(lambda: list(map(len, described.blocks()))),
-        "clustering": timed(lambda: group(described, **OPTIONS)),
+        "clustering": timed(lambda: find_groups(described, **OPTIONS)),
     }
 
 

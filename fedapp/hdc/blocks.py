@@ -1,14 +1,14 @@
 """Unit descriptors of many clients, some at a time (specification 23.3 d, 23.6)."""
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedapp.hdc.grouping import Labels
 from fedapp.hdc.head_store import Heads
-from fedapp.hdc.heads import NORM_FLOOR, Array
+from fedapp.hdc.heads import NORM_FLOOR, Array, descriptor
 
 LENGTH = 128
 """Numbers of a projected descriptor."""
@@ -22,14 +22,25 @@ class Descriptors:
     directions: Array
 
     @property
+    def clients(self) -> Sequence[int]:
+        """All clients with a head, ascending."""
+        return self.heads.clients
+
+    @property
     def length(self) -> int:
         """Numbers of one descriptor."""
         return self.directions.shape[1] * self.heads.shape[1]
 
-    def blocks(self) -> Iterator[tuple[Labels, Array]]:
-        """Yield the positions of clients among ``heads.clients``, and their rows.
+    def each(self) -> Iterator[Array | None]:
+        """Yield the descriptor of every client, as ``descriptor`` gives it."""
+        for head in self.heads.each():
+            yield descriptor(head, self.directions)
 
-        A head without a part in the directions has no row.
+    def blocks(self) -> Iterator[tuple[Labels, Array]]:
+        """Yield positions among ``clients``, and the descriptors there as rows.
+
+        They are those of ``each`` up to rounding, formed some at a time. A client
+        without a descriptor has no row.
         """
         start = 0
         for heads in self.heads.blocks():

@@ -6,34 +6,24 @@ projection, and the groups are then settled with the descriptors themselves. Tim
 linear in the number of clients, and long descriptors are never in memory together.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from fedapp.hdc.blocks import LENGTH, Descriptors, projection
-from fedapp.hdc.grouping import (
-    SAME,
-    TIE,
-    Grouping,
-    Labels,
-    k_means,
-    means_under,
-    memberships,
-)
+from fedapp.hdc.grouping import Grouping, Labels, memberships
 from fedapp.hdc.heads import NORM_FLOOR, Array
 from fedapp.hdc.sample import sample_positions
 from fedapp.hdc.settling import settle, sums_under
+from fedapp.hdc.trial import distances_of, silhouette_of, try_counts
 
 EXACT = 1000
 """Clients up to which everything is exact; beyond, the size of the sample."""
 
 DENSE = 2**22
 """Numbers in all descriptors together from which on they are projected."""
-
-STEPS = 20
-"""Of k-means over all rows, at most."""
 
 
 @dataclass(frozen=True)
@@ -81,17 +71,19 @@ def group_many(
     Silhouettes are those of the sample; a number of groups of which the sample does
     not see each is not considered.
     """
-    clients = descriptors.heads.clients
+    clients = descriptors.clients
     wide = descriptors.length * len(clients) > DENSE and descriptors.length > LENGTH
     with threadpool_limits(limits=1):
         look = _look(descriptors, projected=wide, seed=seed)
         similarity = look.compared @ look.compared.T
         before = [previous.get(clients[place]) for place in look.positions]
-        apart = _distances(similarity)
-        labels, silhouettes = _cluster(look, before, apart, max_groups, seed=seed)
+        apart = distances_of(similarity)
+        labels, silhouettes = try_counts(
+            look.rows, look.inside, apart, before, max_groups=max_groups, seed=seed
+        )
         labels, sums = (settle if wide else sums_under)(descriptors, labels)
         labels, sums = _numbered(labels, sums)
-        value = _silhouette(apart, labels[look.inside], len(sums))
+        value = silhouette_of(apart, labels[look.inside], len(sums))
         if value is not None:
             silhouettes[len(sums)] = value
         if value is None or value < min_silhouette:
@@ -112,54 +104,8 @@ def group_many(
     )
 
 
-def mini_batch(
-    rows: Array,
-    sample: Labels,
-    groups: int,
-    *,
-    seed: int,
-    start: Array | None = None,
-) -> Labels:
-    """Return the labels of lowest inertia from two starts; ties go to ``start``.
-
-    The other start is the best of ten k-means++ on the rows of ``sample``, taken on by
-    mini-batches of all rows. Both end with steps over all rows. Run it on one thread.
-    """
-    from sklearn.cluster import KMeans, MiniBatchKMeans
-
-    few = rows[sample]
-    centres = means_under(few, k_means(few, groups, seed=seed).tolist(), groups)
-    starts = [] if start is None else [start]
-    if centres is not None:
-        batches = MiniBatchKMeans(
-            groups,
-            init=centres,
-            n_init=1,
-            batch_size=1024,
-            random_state=seed,
-            compute_labels=False,
-        )
-        starts.append(batches.fit(rows).cluster_centers_)
-    best = None
-    for chosen in starts:
-        found = KMeans(
-            groups,
-            init=chosen,
-            n_init=1,
-            max_iter=STEPS,
-            tol=0.0,
-            random_state=seed,
-            algorithm="lloyd",
-        ).fit(rows)
-        if best is None or found.inertia_ < best.inertia_ * (1 - TIE) - SAME * TIE:
-            best = found
-    if best is None:
-        return np.zeros(len(rows), dtype=np.int64)
-    return np.asarray(best.labels_, dtype=np.int64)
-
-
 def _look(descriptors: Descriptors, *, projected: bool, seed: int) -> _Look:
-    picks = sample_positions(descriptors.heads.clients, EXACT, seed=seed)
+    picks = sample_positions(descriptors.clients, EXACT, seed=seed)
     short = projection(descriptors.length, seed=seed) if projected else None
     positions, rows, sample, compared = [], [], [], []
     for places, block in descriptors.blocks():
@@ -176,60 +122,6 @@ def _look(descriptors: Descriptors, *, projected: bool, seed: int) -> _Look:
         np.concatenate(sample),
         np.concatenate(compared),
     )
-
-
-def _distances(similarity: Array) -> Array:
-    """Return the distances of unit vectors, from their inner products."""
-    apart = np.sqrt(np.maximum(2 - 2 * similarity, 0))
-    np.fill_diagonal(apart, 0)
-    return np.asarray(apart)
-
-
-def _cluster(
-    look: _Look,
-    before: Sequence[int | None],
-    apart: Array,
-    max_groups: int,
-    *,
-    seed: int,
-) -> tuple[Labels, dict[int, float]]:
-    """Return the labels whose silhouette is largest, and the silhouette of each count.
-
-    ``before`` has the group of every row at the refresh before.
-    """
-    best = np.zeros(len(look.rows), dtype=np.int64)
-    silhouettes: dict[int, float] = {}
-    top, earlier = -np.inf, len(set(before) - {None})
-    limit = min(max_groups, len(look.rows) - 1)
-    distinct = _distinct(apart, limit)
-    for count in range(2, distinct + 1):
-        start = means_under(look.rows, before, count) if count == earlier else None
-        labels = mini_batch(look.rows, look.inside, count, seed=seed, start=start)
-        value = _silhouette(apart, labels[look.inside], count)
-        if value is None:
-            continue
-        silhouettes[count] = value
-        if value > top + TIE:
-            top, best = value, labels
-    return best, silhouettes
-
-
-def _distinct(apart: Array, limit: int) -> int:
-    """Return how many of the sample differ from each other, at most ``limit``."""
-    nearest, found = apart[0], 1
-    while found < limit and nearest.max() > SAME:
-        nearest = np.minimum(nearest, apart[np.argmax(nearest)])
-        found += 1
-    return found
-
-
-def _silhouette(apart: Array, labels: Labels, groups: int) -> float | None:
-    """Return the mean silhouette of the sample, None if it does not see all groups."""
-    from sklearn.metrics import silhouette_score
-
-    if not 2 <= groups < len(labels) or len(np.unique(labels)) < groups:
-        return None
-    return float(silhouette_score(apart, labels, metric="precomputed"))
 
 
 def _numbered(labels: Labels, sums: Array) -> tuple[Labels, Array]:

@@ -2,28 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from fedapp.hdc.blocks import LENGTH, Descriptors
-from fedapp.hdc.grouping import (
-    Grouping,
-    Labels,
-    choose_groups,
-    match_groups,
-    memberships,
-)
+from fedapp.hdc.blocks import Descriptors
+from fedapp.hdc.finding import Method, find_groups, in_words
+from fedapp.hdc.grouping import Labels, match_groups
 from fedapp.hdc.head_store import Heads
 from fedapp.hdc.heads import (
     Array,
     Floats,
     Subspace,
-    descriptor,
     gram,
     principal_directions,
 )
-from fedapp.hdc.many import EXACT, group_many
 from fedapp.hdc.stability import (
     Gate,
     Snapshot,
@@ -31,15 +23,10 @@ from fedapp.hdc.stability import (
     advance,
     compare,
     head_change,
-    snapshot,
 )
 
 MIN_CLIENTS = 4
 """Fewest clients with a head for a refresh to take place."""
-
-Method = Literal["exact", "sampled", "projected"]
-"""How groups were found: with all pairs of clients, with a sample, or besides with
-projected descriptors."""
 
 
 @dataclass(frozen=True)
@@ -90,17 +77,8 @@ class Refresh:
 
     def in_words(self) -> str:
         """Return how many groups of how many clients were found, and how."""
-        how = {
-            "exact": "all compared",
-            "sampled": f"silhouettes of a sample of {len(self.snapshot.sampled)}, "
-            "k-means by mini-batches",
-            "projected": f"silhouettes of a sample of {len(self.snapshot.sampled)}, "
-            f"k-means by mini-batches on random projections to {LENGTH} numbers",
-        }
-        return (
-            f"groups: {len(self.groups.ids)} of {len(self.groups.clients)} clients "
-            f"({self.method}: {how[self.method]})"
-        )
+        found = f"{len(self.groups.ids)} groups of {len(self.groups.clients)} clients"
+        return f"{found}, {in_words(self.method, len(self.snapshot.sampled))}"
 
 
 def refresh(
@@ -125,7 +103,7 @@ def refresh(
     ``principal_directions``, ``choose_groups``, ``memberships`` and ``advance``.
     """
     subspace = principal_directions(gram(heads.each()), energy=energy, rank=rank)
-    found = (find_exactly if len(heads) <= EXACT else find_by_sample)(
+    found = find_groups(
         Descriptors(heads, subspace.directions),
         max_groups=max_groups,
         min_silhouette=thresholds.min_silhouette,
@@ -168,79 +146,4 @@ def refresh(
         change=change,
         head_change=moved,
         method=found.method,
-    )
-
-
-@dataclass(frozen=True)
-class _Found:
-    """The clients that have a direction, their groups and memberships (n x G)."""
-
-    clients: Sequence[int]
-    grouping: Grouping
-    soft: Array
-    snapshot: Snapshot
-    method: Method
-
-
-def find_exactly(
-    descriptors: Descriptors,
-    *,
-    max_groups: int,
-    min_silhouette: float,
-    temperature: float,
-    seed: int,
-    previous: Mapping[int, int],
-) -> _Found:
-    heads = descriptors.heads
-    found = {
-        client: descriptor(head, descriptors.directions)
-        for client, head in zip(heads.clients, heads.each(), strict=True)
-    }
-    rows = {client: row for client, row in found.items() if row is not None}
-    grouped = list(rows)
-    if not rows:
-        raise ValueError("no client has a head with a direction: all heads are zero")
-    stacked = np.stack(list(rows.values()))
-    grouping = choose_groups(
-        grouped,
-        stacked,
-        max_groups=max_groups,
-        min_silhouette=min_silhouette,
-        seed=seed,
-        previous=previous,
-    )
-    return _Found(
-        grouped,
-        grouping,
-        memberships(stacked, grouping.centroids, temperature=temperature),
-        snapshot(grouped, grouping.labels, stacked),
-        "exact",
-    )
-
-
-def find_by_sample(
-    descriptors: Descriptors,
-    *,
-    max_groups: int,
-    min_silhouette: float,
-    temperature: float,
-    seed: int,
-    previous: Mapping[int, int],
-) -> _Found:
-    found = group_many(
-        descriptors,
-        max_groups=max_groups,
-        min_silhouette=min_silhouette,
-        temperature=temperature,
-        seed=seed,
-        previous=previous,
-    )
-    ids = np.asarray(descriptors.heads.clients, dtype=np.int64)
-    grouped = ids[found.positions]
-    return _Found(
-        grouped.tolist(),
-        found.grouping,
-        found.soft,
-        Snapshot(grouped, found.grouping.labels, ids[found.sample], found.similarity),
-        "projected" if found.projected else "sampled",
     )

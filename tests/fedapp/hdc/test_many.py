@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 from planted import describe, match, planted, store
 
-from fedapp.hdc import many
+from fedapp.hdc import many, trial
 from fedapp.hdc.blocks import LENGTH, projection
 from fedapp.hdc.grouping import choose_groups, memberships
 from fedapp.hdc.heads import descriptor
-from fedapp.hdc.many import group_many, mini_batch
+from fedapp.hdc.many import group_many
 from fedapp.hdc.sample import sample_positions
 from fedapp.hdc.settling import settle, sums_under
+from fedapp.hdc.trial import mini_batch
 
 WIDE = {"shape": (6, 60), "noise": 1.5}
 """Descriptors of some 240 numbers, which are long enough to be projected."""
@@ -206,7 +207,7 @@ def test_groups_of_the_refresh_before_are_a_start(monkeypatch):
         starts.append(None if start is None else start.shape)
         return mini_batch(rows, sample, groups, seed=seed, start=start)
 
-    monkeypatch.setattr(many, "mini_batch", watched)
+    monkeypatch.setattr(trial, "mini_batch", watched)
     heads, labels = planted(500)
     previous = {client: 10 + int(label) for client, label in enumerate(labels)}
     grouped(heads, previous=previous, max_groups=5)

@@ -227,11 +227,11 @@ def measure(clients: int, folder: Path) -> str:
     cold, warm = timed(lambda: read(paths)), timed(lambda: read(paths))
     forget(paths)
     with Peak() as peak:
-        started = time.perf_counter()
+        started, worked = time.perf_counter(), time.process_time()
         state = hdc.refresh()
         refreshed = time.perf_counter()
         hdc.first_personal(state)
-        ended = time.perf_counter()
+        ended, worked = time.perf_counter(), time.process_time() - worked
     again = timed(lambda: hdc.first_personal(hdc.refresh()))
     each = parts(bank_heads(bank))
     size = sum(path.stat().st_size for path in paths) / 1e9
@@ -242,6 +242,7 @@ def measure(clients: int, folder: Path) -> str:
         f"{ended - started:.2f} / {again:.2f}",
         f"{(ended - started) / cold:.2f}",
         f"{refreshed - started:.2f} + {ended - refreshed:.2f}",
+        f"{worked:.2f}",
         " / ".join(f"{seconds:.2f}" for seconds in each.values()),
         f"{peak.anonymous:,.0f} ({peak.file:,.0f})",
         f"{ari(state, groups):.3f}",
@@ -296,6 +297,7 @@ TITLES = (
     "refresh and first personal encoder, cold / warm",
     "cold to cold",
     "of it refresh + prototypes",
+    "CPU seconds",
     "Gram / descriptors / clustering",
     "MiB anonymous (mapped)",
     "ARI",

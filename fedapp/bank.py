@@ -90,8 +90,10 @@ class Bank:
 
     def read(self, client: int, *, fresh: bool = False) -> Row | None:
         """Return the row of ``client``, or None if it has none or its file is torn."""
-        round_ = self._index(fresh).get(client)
-        return None if round_ is None else self._open(client, round_)
+        round_ = self._round(client, fresh)
+        if round_ is None:
+            return None
+        return self._open(client, round_, self._path(client, round_))
 
     def parts(
         self, clients: Sequence[int], part: str, *, fresh: bool = False
@@ -102,12 +104,16 @@ class Bank:
         the client, which counts as never seen until it is written again. One row is in
         memory at a time; the disk is asked for the next ones ahead.
         """
-        index = self._index(fresh)
-        found = [(client, index[client]) for client in clients if client in index]
-        ahead = ReadAhead(self._path(*entry) for entry in found)
-        for client, round_ in found:
+        rounds = ((client, self._round(client, fresh)) for client in clients)
+        found = [
+            (client, round_, self._path(client, round_))
+            for client, round_ in rounds
+            if round_ is not None
+        ]
+        ahead = ReadAhead(path for *_, path in found)
+        for client, round_, path in found:
             ahead.step()
-            row = self._open(client, round_)
+            row = self._open(client, round_, path)
             if row is None:
                 continue
             ahead.expect(row.file.span(part))
@@ -120,7 +126,7 @@ class Bank:
 
     def clients(self, *, fresh: bool = False) -> list[int]:
         """Return the clients that have a row, in order."""
-        return sorted(self._index(fresh))
+        return sorted(self.rounds if fresh else self._committed)
 
     def discard(self) -> None:
         """Forget what was written since the last commit, as a stopped round did."""
@@ -157,15 +163,16 @@ class Bank:
         self._several = set(rounds)
         self._versions.forget(after=committed)
 
-    def _index(self, fresh: bool) -> dict[int, int]:
-        return self._committed | self._written if fresh else self._committed
+    def _round(self, client: int, fresh: bool) -> int | None:
+        written = self._written.get(client) if fresh else None
+        return self._committed.get(client) if written is None else written
 
     def _path(self, client: int, round_: int) -> Path:
         return self._versions.path(owner_name(client), (round_, 0))
 
-    def _open(self, client: int, round_: int) -> Row | None:
+    def _open(self, client: int, round_: int, path: Path) -> Row | None:
         try:
-            file = TensorFile(self._path(client, round_))
+            file = TensorFile(path)
             return Row(client, int(file.notes["num_examples"]), round_, file)
         except (ValueError, KeyError) as error:
             self._lose(client, error)

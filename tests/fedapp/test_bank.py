@@ -298,3 +298,12 @@ def test_what_float16_cannot_hold_stays_float32_and_is_named(bank, caplog):
     assert found["w"].item() == 1e6
     assert "client 8: encoder/w kept in float32" in caplog.text
     assert "encoder/v" not in caplog.text
+
+
+def test_a_torn_row_asked_for_twice_is_left_out_twice(bank, tmp_path, caplog):
+    write(bank, 6, 1.0, round=1)
+    write(bank, 7, 2.0, round=1)
+    bank.commit(1)
+    cut(tmp_path / "bank" / "000006" / "r000001-00.safetensors")
+    found = [row.client for row, _ in bank.parts([6, 7, 6, 7], "head")]
+    assert found == [7, 7]

@@ -170,3 +170,18 @@ def test_a_run_in_half_precision_trains_the_same_and_takes_half_the_room(run):
     ]
     assert losses[0] != losses[1]
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+
+
+def test_a_run_with_a_sample_works_as_a_whole_and_gives_the_same_bits(run, monkeypatch):
+    monkeypatch.setattr(many, "EXACT", 5)
+    monkeypatch.setattr(finding, "EXACT", 5)
+    done, again = (run("hdc-fl", rounds__count=3, name=name) for name in ("a", "b"))
+
+    methods = [row["method"] for row in done.rows("hdc-fl/refreshes.csv")]
+    assert methods == ["sampled"] * 3
+    assert done.rows("hdc-fl/refreshes.csv")[2]["descriptor_change"] != ""
+    state = done.tensors("final/state.safetensors")
+    assert len(state["snapshot"]["sampled"]) == 5
+    assert len(state["groups"]["clients"]) == 6
+    assert len({row["client"] for row in done.rows("hdc-fl/memberships.csv")}) == 5
+    assert done.bits() == again.bits()

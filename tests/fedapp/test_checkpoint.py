@@ -99,7 +99,7 @@ def test_a_commit_under_another_rounds_name_is_not_whole(checkpoints):
 def test_tensors_without_their_commit_do_not_count(checkpoints, monkeypatch):
     checkpoints.write(commit(1))
 
-    def full(*_):
+    def full(*_, **__):
         raise OSError("no space left on device")
 
     monkeypatch.setattr("fedapp.checkpoint.write_json", full)

@@ -23,11 +23,11 @@ import numpy as np
 from fedapp.bank import Bank
 from fedapp.config import defaults
 from fedapp.data.clients import Manifest
-from fedapp.hdc.described import from_heads
+from fedapp.hdc.clipping import factors, norm, scaled
 from fedapp.hdc.grouping import choose_groups
-from fedapp.hdc.heads import Array
+from fedapp.hdc.heads import Array, descriptor, gram, principal_directions
 from fedapp.hdc.privacy import epsilon_of, sigma_for
-from fedapp.hdc.sketch import direction_of, sketch
+from fedapp.hdc.sketch import sketch
 from fedapp.hdc.stability import agreement
 from fedapp.inline import run_inline
 
@@ -67,10 +67,9 @@ def heads_of_a_run(data: Path, out: Path) -> tuple[Heads, list[int]]:
 
 def sketches(heads: Sequence[Array], *, length: int, seed: int) -> Array:
     """Return one sketch a row, without noise."""
-    seen = from_heads(
-        range(CLIENTS), heads.__getitem__, np.zeros_like(heads[0]), energy=0.8, rank=0
-    )
-    directions = seen.subspace.directions
+    by = factors(norm(head) for head in heads)
+    total = gram(scaled(heads, by))
+    directions = principal_directions(total, energy=0.8, rank=0).directions
     return np.stack(
         [sketch(head, directions, length=length, seed=seed) for head in heads]
     )
@@ -78,7 +77,7 @@ def sketches(heads: Sequence[Array], *, length: int, seed: int) -> Array:
 
 def found(rows: Array, latent: Sequence[int]) -> float:
     """Return how well groups of received sketches agree with the latent ones."""
-    units = [direction_of(row) for row in rows]
+    units = [descriptor(row[None], np.ones((1, 1))) for row in rows]
     grouping = choose_groups(
         range(CLIENTS),
         np.stack([unit for unit in units if unit is not None]),

@@ -3,12 +3,11 @@
 The server needs only the sum of the Gram matrices and the median of the moves.
 """
 
-from collections.abc import Callable, Iterable
-
 import numpy as np
 import torch
 
 from fedapp.hdc.clipping import factors
+from fedapp.hdc.head_store import Heads
 from fedapp.hdc.heads import Array, Floats, gram
 from fedapp.hdc.stability import move
 from fedapp.params import Params
@@ -54,19 +53,17 @@ def check_geometry(tree: Params) -> None:
         )
 
 
-def summed_gram(clients: Iterable[int], gram_of: Callable[[int], Floats]) -> Array:
+def summed_gram(grams: Heads) -> Array:
     """Return the sum of the clients' Gram matrices, large heads clipped.
 
-    One matrix is in memory at a time, each is read twice. Sums run in the order given;
-    the result is that of ``heads.gram`` on the clipped heads.
+    Sums run in ascending order of clients; the result is that of ``heads.gram`` on the
+    clipped heads.
     """
-    order = list(clients)
-    by = factors(float(np.sqrt(np.trace(gram_of(client)))) for client in order)
+    by = factors(float(np.sqrt(np.trace(matrix))) for matrix in grams.each())
     total: Array | None = None
-    for client, factor in zip(order, by, strict=True):
-        matrix = np.asarray(gram_of(client), dtype=np.float64)
-        part = matrix if factor == 1 else matrix * factor**2
-        total = part.copy() if total is None else total + part
+    for matrix, factor in zip(grams.each(), by, strict=True):
+        part = np.asarray(matrix, dtype=np.float64) * factor**2
+        total = part if total is None else total + part
     if total is None:
         raise ValueError("need at least one Gram matrix; got none")
     return total

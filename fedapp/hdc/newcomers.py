@@ -6,19 +6,26 @@ enters neither the Gram matrix, nor k-means, nor a prototype, so that nothing of
 other client depends on it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from fedapp.bank import Bank
+from fedapp.hdc.bank_rows import heads_of
 from fedapp.hdc.grouping import memberships
 from fedapp.hdc.heads import Array, Floats, descriptor
+from fedapp.hdc.many import EXACT
 from fedapp.hdc.refresh import Refresh
+from fedapp.hdc.sample import sample_positions
 from fedapp.params import Payload
 
 PHASE = "newcomers"
 """The phase in which newcomers fit a head, before an evaluation."""
+
+LANDMARKS = "landmarks"
+"""Part of the state."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,7 @@ def place(
 def landmarks_state(found: Refresh) -> Payload:
     """Return the landmarks of a refresh as state."""
     return {
-        "landmarks": {
+        LANDMARKS: {
             "directions": torch.from_numpy(found.subspace.directions),
             "centroids": torch.from_numpy(found.centroids),
         }
@@ -68,10 +75,25 @@ def landmarks_state(found: Refresh) -> Payload:
 
 def landmarks_of(state: Payload) -> Landmarks | None:
     """Return the landmarks of the last refresh, if it left any."""
-    if "landmarks" not in state:
+    if LANDMARKS not in state:
         return None
-    marks = {name: leaf.numpy() for name, leaf in state["landmarks"].items()}
+    marks = {name: leaf.numpy() for name, leaf in state[LANDMARKS].items()}
     return Landmarks(marks["directions"], marks["centroids"])
+
+
+def late(
+    bank: Bank, state: Payload, grouped: Container[int], *, temperature: float
+) -> dict[int, Array]:
+    """Return the memberships of clients that were not at the last refresh.
+
+    Newcomers have theirs in ``state``; who trained since is placed by its entry.
+    """
+    landmarks = landmarks_of(state)
+    if landmarks is None:
+        return {}
+    since = [k for k in bank.clients(fresh=True) if k not in grouped]
+    placed = place(heads_of(bank, since), landmarks, temperature=temperature)
+    return weights_of(state) | {k: found.weights for k, found in placed.items()}
 
 
 def places_state(places: Mapping[int, Place]) -> Payload:
@@ -103,10 +125,15 @@ def weights_of(state: Payload) -> dict[int, Array]:
 
 
 def lines(
-    places: Mapping[int, Place], ids: Sequence[int]
+    places: Mapping[int, Place], ids: Sequence[int], *, seed: int
 ) -> Iterator[dict[str, int | float]]:
-    """Yield a line of a table for each newcomer and group; ``ids`` are the lasting."""
-    for client, found in places.items():
+    """Yield a line of a table for each newcomer and group; ``ids`` are the lasting.
+
+    Of very many newcomers it is those of a sample.
+    """
+    clients = list(places)
+    for position in sample_positions(clients, EXACT, seed=seed):
+        client, found = clients[position], places[clients[position]]
         for group, weight, alike in zip(
             ids, found.weights, found.similarity, strict=True
         ):

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedapp.hdc.described import Described
-from fedapp.hdc.grouping import Labels, choose_groups, match_groups, memberships
+from fedapp.hdc.finding import Method, find_groups, in_words
+from fedapp.hdc.grouping import Labels, match_groups
 from fedapp.hdc.heads import Array, Subspace
 from fedapp.hdc.stability import (
     Gate,
@@ -14,15 +15,10 @@ from fedapp.hdc.stability import (
     Thresholds,
     advance,
     compare,
-    snapshot,
 )
 
 MIN_CLIENTS = 4
 """Fewest clients with a head for a refresh to take place."""
-
-
-class NothingToGroup(ValueError):
-    """No client has a descriptor."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +46,9 @@ class Refresh:
     """The groups, the state of the gate, and what led to them.
 
     ``ari`` and ``change`` compare with the refresh before; None if there is nothing to
-    compare. ``silhouettes`` has every group count tried, ``centroids`` (G x rd) a row
-    for each group.
+    compare. ``silhouettes`` has every group count tried, ``centroids`` (G x length) a
+    row for each group. ``snapshot.sampled`` has the clients that were compared with
+    each other.
     """
 
     groups: Groups
@@ -65,6 +62,17 @@ class Refresh:
     change: float | None
     head_change: float
     centroids: Array
+    method: Method
+
+    def listed(self) -> frozenset[int]:
+        """Return the clients whose memberships are written down, at most 1,000."""
+        exact = self.method == "exact"
+        return frozenset(self.groups.clients if exact else self.snapshot.sampled)
+
+    def in_words(self) -> str:
+        """Return how many groups of how many clients were found, and how."""
+        found = f"{len(self.groups.ids)} groups of {len(self.groups.clients)} clients"
+        return f"{found}, {in_words(self.method, len(self.snapshot.sampled))}"
 
 
 def refresh(
@@ -91,32 +99,27 @@ def refresh(
     NothingToGroup
         If no client has a descriptor.
     """
-    found = ((client, seen.descriptors.get(client)) for client in clients)
-    rows = {client: row for client, row in found if row is not None}
-    grouped = list(rows)
-    if not rows:
-        raise NothingToGroup("no client has a head with a direction")
-    stacked = np.stack(list(rows.values()))
-    grouping = choose_groups(
-        grouped,
-        stacked,
+    found = find_groups(
+        seen.descriptors,
         max_groups=max_groups,
         min_silhouette=thresholds.min_silhouette,
+        temperature=temperature,
         seed=seed,
         previous=previous,
     )
-    now = snapshot(grouped, grouping.labels, stacked)
+    grouping, now = found.grouping, found.snapshot
     same = compare(now, before) if before is not None else None
-    label_of = dict(zip(grouped, grouping.labels.tolist(), strict=True))
-    soft = memberships(stacked, grouping.centroids, temperature=temperature)
+    label_of = dict(zip(found.clients, grouping.labels.tolist(), strict=True))
+    place = {client: index for index, client in enumerate(clients)}
     weights = np.zeros((len(clients), len(grouping.centroids)))
-    weights[[clients.index(client) for client in grouped]] = soft
+    weights[[place[client] for client in found.clients]] = found.soft
     ari, change = same if same is not None else (None, None)
     ids = match_groups(label_of, previous, next_id=next_id)
+    labels = [label_of.get(client, -1) for client in clients]
     return Refresh(
         groups=Groups(
             clients=list(clients),
-            labels=np.array([label_of.get(c, -1) for c in clients], dtype=np.int64),
+            labels=np.array(labels, dtype=np.int64),
             weights=weights,
             ids=ids,
         ),
@@ -138,4 +141,5 @@ def refresh(
         change=change,
         head_change=seen.head_change,
         centroids=grouping.centroids,
+        method=found.method,
     )

@@ -10,6 +10,8 @@ from fedapp.params import Params, Payload
 def state_of_refresh(found: Refresh) -> Payload:
     """Return what the next rounds need of a refresh."""
     groups, snap = found.groups, found.snapshot
+    everyone = len(snap.sampled) == len(snap.clients)
+    sampled = {} if everyone else {"sampled": torch.from_numpy(snap.sampled)}
     return {
         "gate": gate_tensors(found.gate),
         "groups": {
@@ -23,6 +25,7 @@ def state_of_refresh(found: Refresh) -> Payload:
             "clients": torch.from_numpy(snap.clients),
             "labels": torch.from_numpy(snap.labels),
             "similarity": torch.from_numpy(snap.similarity),
+            **sampled,
         },
     }
 
@@ -62,4 +65,5 @@ def snapshot_of(state: Payload) -> Snapshot | None:
     if "snapshot" not in state:
         return None
     snap = {name: leaf.numpy() for name, leaf in state["snapshot"].items()}
-    return Snapshot(snap["clients"], snap["labels"], snap["similarity"])
+    sampled = snap.get("sampled", snap["clients"])
+    return Snapshot(snap["clients"], snap["labels"], sampled, snap["similarity"])

@@ -89,10 +89,3 @@ def normal_numbers(
         return np.random.default_rng(key).standard_normal(length)
     system = random.SystemRandom()
     return np.array([system.gauss(0.0, 1.0) for _ in range(length)])
-
-
-def direction_of(numbers: Floats) -> Array | None:
-    """Return a received sketch as a unit vector, None if it has no direction."""
-    wide = np.asarray(numbers, dtype=np.float64)
-    norm = float(np.sqrt(np.sum(wide**2)))
-    return None if norm < NORM_FLOOR else wide / norm

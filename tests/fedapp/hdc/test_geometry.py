@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from planted import store
 
 from fedapp.hdc.clipping import LIMIT
 from fedapp.hdc.geometry import check_geometry, geometry_of, summed_gram
@@ -20,8 +21,9 @@ def geometry(matrix, moved=1.0):
 
 
 def total(heads):
-    grams = [geometry_of(head, INITIAL)["gram"].numpy() for head in heads]
-    return summed_gram(range(len(heads)), grams.__getitem__)
+    return summed_gram(
+        store(np.stack([geometry_of(head, INITIAL)["gram"].numpy() for head in heads]))
+    )
 
 
 def test_the_sum_is_that_of_the_heads_to_the_bit():

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from planted import store
 
 from fedapp.hdc import newcomers
 from fedapp.hdc.described import from_heads
 from fedapp.hdc.diagnostics import DIRECTIONS, ages, silhouettes, spectrum
 from fedapp.hdc.refresh import Refresh, refresh
+from fedapp.hdc.sample import sample_positions
 from fedapp.hdc.stability import Gate, Thresholds
 
 # The toy heads of the specification, 23.11.
@@ -19,7 +21,7 @@ HEADS = {
 }
 
 
-def found(heads=tuple(HEADS.values()), **changes) -> Refresh:
+def found(heads=None, **changes) -> Refresh:
     values = {
         "before": None,
         "previous": {},
@@ -30,11 +32,12 @@ def found(heads=tuple(HEADS.values()), **changes) -> Refresh:
         "thresholds": Thresholds(0.05, 0.8, 0.2, 0.0, 2, True),
         "seed": 0,
     }
-    clients, known = list(range(len(heads))), np.array(heads)
+    known = np.array(list(HEADS.values()) if heads is None else heads)
+    clients = list(range(len(known)))
     initial = np.full(known[0].shape, 0.1)
     return refresh(
         clients,
-        from_heads(clients, known.__getitem__, initial, energy=0.8, rank=0),
+        from_heads(store(known), initial, energy=0.8, rank=0),
         **values | changes,
     )
 
@@ -93,10 +96,20 @@ def test_state_holds_the_memberships_and_forgets_them_alone():
 
 def test_lines_have_one_row_for_each_client_and_group():
     place = placed(HEADS[0])
-    lines = list(newcomers.lines({7: place}, (3, 12)))
+    lines = list(newcomers.lines({7: place}, (3, 12), seed=0))
     assert [(line["client"], line["group"]) for line in lines] == [(7, 3), (7, 12)]
     assert [line["membership"] for line in lines] == place.weights.tolist()
     assert [line["similarity"] for line in lines] == place.similarity.tolist()
+
+
+def test_of_very_many_newcomers_a_sample_is_listed(monkeypatch):
+    monkeypatch.setattr(newcomers, "EXACT", 4)
+    places = dict.fromkeys(range(9, 0, -1), placed(HEADS[0]))
+    lines = list(newcomers.lines(places, (3, 12), seed=5))
+    listed = [line["client"] for line in lines[::2]]
+    clients = list(places)
+    assert listed == [clients[k] for k in sample_positions(clients, 4, seed=5)]
+    assert len(lines) == 8
 
 
 def test_silhouettes_of_every_count_and_the_choice():

@@ -12,12 +12,14 @@ import functools
 
 import numpy as np
 import pytest
+from planted import store
 
 from fedapp.hdc import clipping
 from fedapp.hdc.clipping import LIMIT, factors, norm, scaled
 from fedapp.hdc.described import from_heads
+from fedapp.hdc.grouping import NothingToGroup
 from fedapp.hdc.mixture import mixing_matrix
-from fedapp.hdc.refresh import NothingToGroup, refresh
+from fedapp.hdc.refresh import refresh
 from fedapp.hdc.stability import Gate, Thresholds
 
 EACH, GROUPS, CLASSES, FEATURES = 5, 4, 10, 16
@@ -53,11 +55,10 @@ def untouched():
 
 def grouped(heads, clients=None, previous=None, before=None, **changes):
     clients = list(range(len(heads))) if clients is None else clients
-    head_of = dict(zip(clients, heads, strict=True)).__getitem__
     initial = np.full(heads[0].shape, 0.1)
     return refresh(
         clients,
-        from_heads(clients, head_of, initial, energy=0.8, rank=0),
+        from_heads(store(np.stack(heads), clients), initial, energy=0.8, rank=0),
         before=before,
         previous=previous or {},
         next_id=GROUPS if previous else 0,

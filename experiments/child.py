@@ -17,6 +17,7 @@ from typing import Any
 from experiments.hardware import hardware
 from experiments.identity import code_of
 from experiments.store import finished, record
+from experiments.studies import Need, carry_out
 from fedapp.checkpoint import Checkpoints
 from fedapp.config import Flat
 from fedapp.inline import run_inline
@@ -41,10 +42,10 @@ def _end_with_runner() -> None:
 
 
 def do(order: Mapping[str, Any]) -> None:
-    """Run ``order["config"]`` into its folder, alone.
+    """Run ``order["config"]`` into its folder, alone, then the studies it ``needs``.
 
     An unfinished run goes on from its last round on disk. What is left of one that
-    cannot go on is removed.
+    cannot go on is removed. A finished one is only studied.
 
     Raises
     ------
@@ -54,19 +55,30 @@ def do(order: Mapping[str, Any]) -> None:
     config, identity = order["config"], order["identity"]
     folder = Path(config["output.dir"]) / config["output.name"]
     with _alone(folder):
-        if finished(folder, identity):
-            return
-        if code_of(config["method"]) != order["code"]:
-            raise RuntimeError("the code has changed since the runner was started")
-        if not _went_on(folder, config):
-            if folder.exists():
-                shutil.rmtree(folder)
-            run_inline(config)
-        data = read_json(folder / "manifest.json")["key"]
-        if data != order["data"]:
-            raise RuntimeError("the data have changed since the runner was started")
-        facts = {name: order[name] for name in ("identity", "code", "data")}
-        record(folder, {**facts, "hardware": hardware()})
+        if not finished(folder, identity):
+            _run(order, folder)
+        needs = [Need(*need) for need in order.get("needs", ())]
+        if needs:
+            _same_code(order)
+        carry_out(folder, needs, data_path=str(config["data.path"]))
+
+
+def _run(order: Mapping[str, Any], folder: Path) -> None:
+    _same_code(order)
+    if not _went_on(folder, order["config"]):
+        if folder.exists():
+            shutil.rmtree(folder)
+        run_inline(order["config"])
+    data = read_json(folder / "manifest.json")["key"]
+    if data != order["data"]:
+        raise RuntimeError("the data have changed since the runner was started")
+    facts = {name: order[name] for name in ("identity", "code", "data")}
+    record(folder, {**facts, "hardware": hardware()})
+
+
+def _same_code(order: Mapping[str, Any]) -> None:
+    if code_of(order["config"]["method"]) != order["code"]:
+        raise RuntimeError("the code has changed since the runner was started")
 
 
 def _went_on(folder: Path, config: Flat) -> bool:

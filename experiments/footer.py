@@ -1,10 +1,11 @@
 """What stands below a table: how its numbers came about, without paths or dates."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import tomli_w
 
 from experiments.results import TableResult
+from experiments.table import Cell
 from fedapp.config import Scalar
 
 
@@ -34,13 +35,25 @@ def footer(result: TableResult) -> list[str]:
 
 
 def _settings(result: TableResult) -> list[str]:
-    cells = [(found.cell.name, found.cell.settings) for found in result.cells]
+    own = [found.cell for found in result.cells if not found.cell.same_as]
+    cells = [(cell.name, cell.settings) for cell in own]
     shared = common([settings for _, settings in cells])
     lines = ["Settings of all cells:", "", *_toml(shared)]
     for name, settings in cells:
-        own = {k: v for k, v in settings.items() if k not in shared}
-        lines += ["", f"Settings of {name}:", "", *_toml(own)]
-    return lines
+        theirs = {k: v for k, v in settings.items() if k not in shared}
+        lines += ["", f"Settings of {name}:", "", *_toml(theirs)]
+    return [*lines, *_sharing([found.cell for found in result.cells])]
+
+
+def _sharing(cells: Sequence[Cell]) -> list[str]:
+    """Return whose runs are shown where, and which variant of them is."""
+    lines = []
+    for cell in cells:
+        words = [f"the runs of {cell.same_as}"] if cell.same_as else []
+        words += [f"variant `{cell.variant}`"] if cell.variant else []
+        if words:
+            lines.append(f"- {cell.name}: {', '.join(words)}")
+    return ["", "No training of their own:", "", *lines] if lines else []
 
 
 def common(settings: list[Mapping[str, Scalar]]) -> dict[str, Scalar]:

@@ -1,16 +1,11 @@
 """The results to read, in per cent: rows for the screen, and a page of Markdown."""
 
 from experiments.footer import footer
-from experiments.measures import COSTS, MEASURES, REPORTED, needed
+from experiments.measures import COSTS, MEASURES, REPORTED, SHARE, printed
 from experiments.places import RANKS, averages, places
 from experiments.results import CellResult, TableResult
 
-TITLES = {
-    "mean": "mean",
-    "weighted_mean": "weighted mean",
-    "worst": "worst client",
-    "bottom20": "bottom 20 %",
-    "gap": "gap",
+ALSO_TITLES = {
     "rank": "rank",
     "tail-rank": "tail rank",
     "traffic": "MB",
@@ -26,9 +21,7 @@ def markdown(result: TableResult) -> str:
         "",
         f"Paper: {table.paper}.",
         "",
-        "In per cent: mean ± sample deviation over seeds. Clients count equally; the",
-        "bottom 20 % is the mean of the lowest fifth, the gap is best minus worst. The",
-        "last round is reported, never the best one.",
+        *MEASURES[table.measure].about,
         *_explained(result),
         "",
         *rows(result),
@@ -56,13 +49,13 @@ def _explained(result: TableResult) -> list[str]:
 
 def titles(result: TableResult) -> list[str]:
     """Return the head of the table, for a page or a screen."""
-    names = [TITLES[name] for name in needed(result.table.measure)]
-    paper = f"paper: {TITLES[MEASURES[result.table.measure]]}"
+    measure = MEASURES[result.table.measure]
+    paper = f"paper: {measure.titles[measure.main][0]}"
     return [
         "",
         *([""] if _has_columns(result) else []),
-        *names,
-        *(TITLES[word] for word in result.table.also),
+        *(title for title, _ in measure.titles.values()),
+        *(ALSO_TITLES[word] for word in result.table.also),
         *([paper] if _has_paper(result) else []),
         "seeds",
     ]
@@ -70,9 +63,13 @@ def titles(result: TableResult) -> list[str]:
 
 def cells(result: TableResult, found: CellResult) -> list[str]:
     """Return the row of a cell, for a page or a screen."""
-    said, names = found.cell.paper_says, needed(result.table.measure)
-    missing = (found.status,) + ("-",) * (len(names) - 1)
-    numbers = [_number(*found.numbers[name]) for name in names if found.numbers]
+    said, measure = found.cell.paper_says, MEASURES[result.table.measure]
+    missing = (found.status,) + ("-",) * (len(measure.names) - 1)
+    numbers = [
+        printed(kind, *found.numbers[name]) if name in found.numbers else "-"
+        for name, (_, kind) in measure.titles.items()
+        if found.numbers
+    ]
     return [
         found.cell.row,
         *([found.cell.column] if _has_columns(result) else []),
@@ -91,11 +88,6 @@ def _also(result: TableResult, found: CellResult, word: str) -> str:
         return f"{value / 1e6:.1f}" if word == "traffic" else f"{value:.0f}"
     place = places(result.cells).get(found.cell.name)
     return f"{getattr(place, RANKS[word]):.1f}" if place is not None else "-"
-
-
-def _number(mean: float, deviation: float | None) -> str:
-    spread = "" if deviation is None else f" ± {100 * deviation:.2f}"
-    return f"{100 * mean:.2f}{spread}"
 
 
 def _has_columns(result: TableResult) -> bool:
@@ -128,12 +120,13 @@ def _over_all(result: TableResult) -> list[list[str]]:
     found = averages(result.cells) if asked else {}
     if not found:
         return []
-    head = ["", *(TITLES[name] for name in (*REPORTED, *asked))]
+    head = ["", *(title for title, _ in REPORTED.values())]
+    head += [ALSO_TITLES[word] for word in asked]
     return [
         head,
         *(
             [row]
-            + [_number(average.accuracy[name], None) for name in REPORTED]
+            + [printed(SHARE, average.accuracy[name], None) for name in REPORTED]
             + [f"{getattr(average.place, RANKS[word]):.2f}" for word in asked]
             for row, average in found.items()
         ),

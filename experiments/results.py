@@ -13,7 +13,7 @@ _PATH = re.compile(
     r"(?<![\w$.…/])/[^\s'\",;:()]*?([^\s'\",;:()/]+)/?(?=[\s'\",;:()]|$)"
 )
 
-Numbers = Mapping[str, tuple[float, float | None]]
+Means = Mapping[str, tuple[float, float | None]]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class CellResult:
     cell: Cell
     status: str
     count: int
-    numbers: Numbers
+    numbers: Means
     notes: tuple[str, ...]
 
 
@@ -57,7 +57,7 @@ def gather(table: Table, runs: Sequence[tuple[Run, Result]]) -> TableResult:
     for cell in table.cells:
         mine = [(run, result) for run, result in runs if run.cell is cell]
         whole = [
-            {**r.accuracy, "bytes": r.bytes, "seconds": r.seconds}
+            {**r.numbers, "bytes": r.bytes, "seconds": r.seconds}
             for _, r in mine
             if r.status == "finished"
         ]

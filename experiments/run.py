@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT))
 from experiments.plan import plan
 from experiments.results import TableResult, gather
 from experiments.screen import Screen, complain, show_plan, show_table
-from experiments.store import Run, finished, result_of
+from experiments.store import Run, merged, result_of
 from experiments.table import Table, TableError, read_table
 from experiments.work import work
 from experiments.write import write
@@ -67,7 +67,8 @@ def main(
         complain(problem)
         raise typer.Exit(BAD_INPUT) from None
     wanted = [run for run in runs if only in (None, run.cell.row)]
-    todo = [run for run in wanted if not finished(run.folder, run.identity)]
+    wanted = merged(wanted)
+    todo = [run for run in wanted if not run.done]
     if dry_run:
         show_plan(wanted, todo)
         return

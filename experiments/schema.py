@@ -5,7 +5,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, ValidationError
 
-from experiments.measures import ALSO, MEASURES
+from experiments.measures import ALSO, MEASURES, RANKED, REPORTED, needed
 from fedapp.config import Section, describe, suggestion
 
 Text = Annotated[str, Field(min_length=1)]
@@ -26,11 +26,17 @@ class TableFile(Section):
 
 
 class CellEntry(Section):
-    """One ``[[cell]]``; ``paper-says`` is in per cent, as papers print it."""
+    """One ``[[cell]]``; ``paper-says`` is as papers print it: accuracies in per cent.
+
+    ``same_as`` names the cell whose runs this one shows, ``variant`` a variant of
+    HDC-FL that its runs are scored with.
+    """
 
     row: Text
     column: str = ""
-    paper_says: Annotated[float, Field(ge=0, le=100)] | None = None
+    paper_says: Annotated[float, Field(ge=-100, le=100)] | None = None
+    same_as: str = ""
+    variant: str = ""
     set: Annotated[dict[str, Any], Field(default_factory=dict)]
 
 
@@ -51,9 +57,11 @@ def wrong_words(file: TableFile) -> list[str]:
         hint = suggestion(file.measure, MEASURES)
         options = ", ".join(MEASURES)
         found.append(f"measure = {file.measure!r}: expected one of {options}{hint}")
-    for word in file.also:
+    for word in file.also if file.measure in MEASURES else ():
         if word not in ALSO:
             hint = suggestion(word, ALSO)
             found.append(f"also: {word!r}: expected one of {', '.join(ALSO)}{hint}")
+        elif word in RANKED and not set(REPORTED) <= set(needed(file.measure)):
+            found.append(f"also: {word!r} goes with measures of accuracy only")
     twice = sorted({seed for seed in file.seeds if file.seeds.count(seed) > 1})
     return found + [f"seeds: {seed} is there twice" for seed in twice]

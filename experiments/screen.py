@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table as Grid
 
+from experiments.measures import MEASURES, SHARE, printed
 from experiments.page import cells, notes, titles
 from experiments.results import TableResult
 from experiments.store import Result, Run
@@ -63,8 +64,7 @@ class Screen:
         seconds = time.monotonic() - self._began.pop(run.name, time.monotonic())
         text = f"failed: {result.cause} (log: {run.log})"
         if result.status == "finished":
-            mean, worst = (100 * result.accuracy[name] for name in ("mean", "worst"))
-            text = f"mean {mean:.2f} %, worst {worst:.2f} % ({seconds:.0f} s)"
+            text = f"{_first(run, result)} ({seconds:.0f} s)"
         style = None if result.status == "finished" else "red"
         start = f"[{self._done}/{self._total}] {run.cell.name}, seed {run.seed}: "
         out.print(start + text, style=style, soft_wrap=True)
@@ -77,6 +77,17 @@ class Screen:
         if not self._bar.disable:
             words = [_where(run) for run in under_way[:ROWS_UNDER_WAY]]
             self._bar.update(self._task, description="; ".join(words))
+
+
+def _first(run: Run, result: Result) -> str:
+    """Return the first two numbers of a finished run."""
+    titles = list(MEASURES[run.cell.measure].titles.items())[:2]
+    pairs = [(title, kind, result.numbers.get(n)) for n, (title, kind) in titles]
+    return ", ".join(
+        f"{title} {'-' if value is None else printed(kind, value, None)}"
+        f"{' %' if kind == SHARE else ''}"
+        for title, kind, value in pairs
+    )
 
 
 def _where(run: Run) -> str:

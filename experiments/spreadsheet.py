@@ -4,13 +4,16 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 
-from experiments.measures import costs, needed
+from experiments.measures import costs, needed, paper_value
 from experiments.places import RANKS, Place, places
 from experiments.results import CellResult, TableResult
 
 
 def cells_csv(result: TableResult) -> str:
-    """Return one row for each cell; accuracies, the paper's too, are fractions."""
+    """Return one row for each cell; accuracies, the paper's too, are fractions.
+
+    A number that is not defined in some run has an empty place.
+    """
     names = (*needed(result.table.measure), *costs(result.table.also))
     numbers = [column for name in names for column in (name, f"{name}_sd")]
     ranks = [name for word, name in RANKS.items() if word in result.table.also]
@@ -36,7 +39,7 @@ def _cell_row(
     cell = found.cell
     numbers = [x for name in names for x in found.numbers.get(name, (None, None))]
     numbers += [getattr(place, name, None) for name in ranks]
-    paper = None if cell.paper_says is None else round(cell.paper_says / 100, 6)
+    paper = paper_value(cell.measure, cell.paper_says)
     start = [cell.row, cell.column, found.status, found.count]
     return [*start, *numbers, result.table.measure, paper, "; ".join(found.notes)]
 
@@ -46,8 +49,8 @@ def runs_csv(result: TableResult) -> str:
     names, more = needed(result.table.measure), costs(result.table.also)
     rows = [
         [run.cell.row, run.cell.column, run.seed, found.status]
-        + [found.accuracy.get(name) for name in names]
-        + [getattr(found, name) if found.accuracy else None for name in more]
+        + [found.numbers.get(name) for name in names]
+        + [getattr(found, name) if found.numbers else None for name in more]
         + [run.identity]
         for run, found in result.runs
     ]

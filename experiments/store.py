@@ -1,13 +1,16 @@
 """The folder of all runs: one run folder for each identity, shared by all tables."""
 
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from experiments.found import found_in
 from experiments.identity import identity_of
+from experiments.measures import Numbers
+from experiments.studies import Need, numbers_of, there
 from experiments.table import Cell
 from fedapp.config import Scalar, defaults
 from fedapp.files import write_json
@@ -27,6 +30,19 @@ class Run:
     data_key: str
     code: str
     out: Path
+    more: frozenset[Need] = frozenset()
+    """What other cells need that show this run."""
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """The studies that must be there beside the run."""
+        return self.more | ({self.cell.need} if self.cell.need else set())
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to do."""
+        whole = finished(self.folder, self.identity)
+        return whole and all(there(self.folder, need) for need in self.needs)
 
     @cached_property
     def identity(self) -> str:
@@ -69,14 +85,14 @@ class Run:
 class Result:
     """What is known of a run; ``cause`` says why it failed.
 
-    ``accuracy`` and ``seconds`` are of its summary, ``about`` has commit, versions,
-    hardware and data, ``bytes`` are those of its training, both ways; all empty unless
-    it is finished.
+    ``numbers`` are those its cell shows, ``seconds`` are of its summary, ``about`` has
+    commit, versions, hardware and data, ``bytes`` are those of its training, both ways;
+    all empty unless it is finished.
     """
 
     status: Literal["finished", "failed", "missing"]
     cause: str
-    accuracy: Mapping[str, float]
+    numbers: Numbers
     seconds: float
     about: Mapping[str, Any]
     bytes: int = 0
@@ -98,17 +114,26 @@ def record(folder: Path, facts: Mapping[str, Any]) -> None:
 
 def result_of(run: Run, cause: str = "") -> Result:
     """Return what came of a run; ``cause`` is why its process failed just now."""
-    if finished(run.folder, run.identity):
+    if run.done:
         summary = read_json(run.folder / "summary.json")
+        numbers = _numbers(run, summary)
         config = tomllib.loads((run.folder / "config.toml").read_text("utf-8"))
         about = {**read_json(run.folder / RECORD), "versions": config["versions"]}
         total = float(summary["seconds"]["total"])
         traffic = summary["traffic"]
         bytes_ = traffic["down_bytes"] + traffic["up_bytes"]
-        return Result("finished", "", summary["accuracy"], total, about, bytes_)
+        return Result("finished", "", numbers, total, about, bytes_)
     if not cause:
         cause = failure_of(run.folder)
     return Result("failed" if cause else "missing", cause, {}, 0.0, {})
+
+
+def _numbers(run: Run, summary: Mapping[str, Any]) -> Numbers:
+    """Return the numbers of a run that is done: what it found, or what a study did."""
+    cell = run.cell
+    if not cell.need:
+        return found_in(run.folder, summary)
+    return numbers_of(run.folder, cell.measure, cell.variant) or {}
 
 
 def failure_of(folder: Path) -> str:
@@ -120,3 +145,16 @@ def failure_of(folder: Path) -> str:
     if summary.get("status") != "failed":
         return ""
     return str(summary.get("error") or "it failed without a word")
+
+
+def merged(runs: Iterable[Run]) -> list[Run]:
+    """Return each run once, with all that cells need that show it.
+
+    It is called by the cell whose settings it has.
+    """
+    found: dict[str, Run] = {}
+    for run in runs:
+        before = found.get(run.name, run)
+        owner = run if before.cell.same_as else before
+        found[run.name] = replace(owner, more=before.needs | run.needs)
+    return list(found.values())

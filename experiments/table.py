@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.measures import NEWCOMERS, UNSEEN
 from experiments.schema import CellEntry, TableFile, parse, wrong_words
 from experiments.settings import problems_of, resolve
+from experiments.sharing import name_of, shown_runs, wrong_reading
+from experiments.studies import Need, need_of
 from fedapp.config import Flat, Scalar, flatten
 
 
@@ -17,20 +20,30 @@ class TableError(ValueError):
 
 @dataclass(frozen=True)
 class Cell:
-    """Where a cell stands, what the paper says in per cent, and what is run.
+    """Where a cell stands, what the paper says as printed, and what is run.
 
-    ``settings`` are those of ``settings.resolve``.
+    ``settings`` are those of ``settings.resolve``; with ``same_as``, of the cell of
+    that name, whose runs are shown. ``variant`` and ``measure`` say which of a run's
+    numbers are.
     """
 
     row: str
     column: str
     paper_says: float | None
     settings: Flat
+    same_as: str = ""
+    variant: str = ""
+    measure: str = "final-accuracy"
 
     @property
     def name(self) -> str:
         """Where it stands, in words."""
-        return _name(self.row, self.column)
+        return name_of(self.row, self.column)
+
+    @property
+    def need(self) -> Need | None:
+        """The study that finds its numbers, if one must."""
+        return need_of(self.measure, self.variant)
 
 
 @dataclass(frozen=True)
@@ -67,8 +80,9 @@ def read_table(path: Path) -> Table:
         if isinstance(entries, list)
         else [],
         _flat(found.get("all")),
+        str(found.get("measure")),
     )
-    problems += wrong
+    problems += wrong + _without_unseen(cells)
     if file is None or problems:
         raise TableError("\n".join(f"{path.name}: {line}" for line in problems))
     return Table(
@@ -82,16 +96,22 @@ def read_table(path: Path) -> Table:
     )
 
 
+def _without_unseen(cells: Sequence[Cell]) -> list[str]:
+    return [
+        f"cell {cell.name!r}: measure = {cell.measure!r} needs data.unseen-clients "
+        "above 0"
+        for cell in cells
+        if cell.measure in (UNSEEN, NEWCOMERS)
+        and cell.settings["data.unseen-clients"] == 0
+    ]
+
+
 def _flat(found: object) -> dict[str, Scalar]:
     return flatten(found) if isinstance(found, Mapping) else {}
 
 
-def _name(row: object, column: object) -> str:
-    return " / ".join(str(part) for part in (row, column) if part)
-
-
 def _cells(
-    entries: Sequence[Mapping[str, Any]], shared: Flat
+    entries: Sequence[Mapping[str, Any]], shared: Flat, measure: str
 ) -> tuple[tuple[Cell, ...], list[str]]:
     """Return the cells that are right, and what is wrong with all others."""
     cells: list[Cell] = []
@@ -99,14 +119,25 @@ def _cells(
     wrong: list[list[str]] = []
     for number, found in enumerate(entries, start=1):
         entry, lines = parse(CellEntry, found)
-        own = _flat(found.get("set"))
-        settings_lines = problems_of(shared, own)
+        own, more = shown_runs(found, entries)
+        own = _flat(own)
+        settings_lines = problems_of(shared, own) + more
+        settings_lines += wrong_reading(found, {**shared, **own}, measure)
         if entry is not None and not settings_lines:
-            place = entry.row, entry.column
-            cells.append(Cell(*place, entry.paper_says, resolve(shared, own)))
+            cells.append(
+                Cell(
+                    entry.row,
+                    entry.column,
+                    entry.paper_says,
+                    resolve(shared, own),
+                    entry.same_as,
+                    entry.variant,
+                    measure,
+                )
+            )
         wrong.append(lines + settings_lines)
         names.append(
-            f"cell {number} ({_name(found.get('row'), found.get('column')) or '?'})"
+            f"cell {number} ({name_of(found.get('row'), found.get('column')) or '?'})"
         )
     return tuple(cells), [
         *_by_cell(names, wrong),
@@ -137,9 +168,12 @@ def _one_place(names: Sequence[str], places: Sequence[object]) -> list[str]:
 
 
 def _one_meaning(cells: Sequence[Cell]) -> list[str]:
+    """Return which cells would show the same; ``same-as`` alone says that it does."""
+    told = [cell for cell in cells if cell.variant or not cell.same_as]
+    meanings = [(cell.settings, cell.variant) for cell in told]
     return [
-        f"cells {cells[first].name!r} and {cell.name!r} have the same settings: "
+        f"cells {told[first].name!r} and {cell.name!r} have the same settings: "
         "delete one, or set what tells them apart"
-        for index, cell in enumerate(cells)
-        if (first := [c.settings for c in cells].index(cell.settings)) < index
+        for index, cell in enumerate(told)
+        if (first := meanings.index(meanings[index])) < index
     ]

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from experiments.store import Run, failure_of, finished
+from experiments.store import Run, failure_of
 
 ROOT = Path(__file__).resolve().parent.parent
 STOP_SECONDS = 10.0
@@ -56,6 +56,7 @@ def _start(run: Run, *, commit: str) -> Child:
         "identity": run.identity,
         "code": run.code,
         "data": run.data_key,
+        "needs": sorted(run.needs),
     }
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     threads = str(run.config["local.threads"])
@@ -103,7 +104,7 @@ def _stop(children: Sequence[Child]) -> None:
 
 def _cause(run: Run, code: int) -> str:
     """Return why a run that ended failed, or nothing if it is finished."""
-    if code == 0 and finished(run.folder, run.identity):
+    if code == 0 and run.done:
         return ""
     if code < 0:
         name = signal.Signals(-code).name

@@ -221,3 +221,15 @@ def score(
         correct += int((logits.argmax(dim=1) == labels).sum())
         loss += float(functional.cross_entropy(logits, labels, reduction="sum"))
     return correct, loss
+
+
+def score_all(
+    algorithm: LocalAlgorithm, task: LocalTask, memory: Memory, test: Samples
+) -> list[tuple[str, int, float]]:
+    """Return the name, right answers and sum of losses of each of the predictors."""
+    task.model.eval()
+    with torch.no_grad():
+        return [
+            (name, *score(predictor, test))
+            for name, predictor in algorithm.predictors(task, memory)
+        ]

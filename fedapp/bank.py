@@ -56,6 +56,13 @@ class Bank:
         self._several: set[int] = set()
         """Clients that may have more than one version on disk."""
 
+    @classmethod
+    def as_of(cls, folder: Path, rounds: Mapping[int, int]) -> "Bank":
+        """Return the rows of a commit, to be read; nothing on disk changes."""
+        bank = cls(folder)
+        bank._committed = dict(rounds)
+        return bank
+
     def write(
         self,
         client: int,

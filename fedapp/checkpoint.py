@@ -84,7 +84,7 @@ class Checkpoints:
         rounds, problems = self.rounds(), []
         for round_ in reversed(rounds):
             try:
-                commit = self._read(round_)
+                commit = self.read(round_)
             except (ValueError, KeyError, TypeError, OSError) as error:
                 problems.append(f"round {round_}: {error}")
                 log.log(
@@ -103,7 +103,14 @@ class Checkpoints:
             )
         return None
 
-    def _read(self, round_: int) -> Commit:
+    def read(self, round_: int) -> Commit:
+        """Return one commit; nothing on disk changes.
+
+        Raises
+        ------
+        ValueError, KeyError, TypeError, OSError
+            If it is not whole.
+        """
         facts = json.loads(self._path(round_, ".json").read_text("utf-8"))
         if not isinstance(facts, dict) or facts.get("version") != VERSION:
             raise ValueError(f"not a commit of version {VERSION}")

@@ -10,12 +10,18 @@ from dataclasses import replace
 from logging import ERROR, INFO, getLogger
 from pathlib import Path
 
-import torch
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedapp import records, watchdog
-from fedapp.algorithm import LocalAlgorithm, LocalTask, Scalars, Update, score, seeded
+from fedapp.algorithm import (
+    LocalAlgorithm,
+    LocalTask,
+    Scalars,
+    Update,
+    score_all,
+    seeded,
+)
 from fedapp.config import Settings, build
 from fedapp.data.samples import Samples
 from fedapp.devices import (
@@ -33,6 +39,7 @@ from fedapp.versions import Version
 from fedapp.workplace import (
     build_task,
     device_images,
+    own_model,
     prepare_process,
     settings_from,
 )
@@ -61,6 +68,7 @@ def _introduce(context: Context) -> Who:
         return who
     try:
         path = data_path(context.node_config, who.name)
+        who = replace(who, model=own_model(context.node_config))
     except ValueError as error:
         return replace(who, problem=str(error))
     try:
@@ -164,12 +172,9 @@ def _evaluate(
     del version
     memory = store.load(_after(held))
     metrics: dict[str, float] = {}
-    task.model.eval()
-    with torch.no_grad():
-        predictors = enumerate(algorithm.predictors(task, memory))
-        for index, (name, predictor) in predictors:
-            correct, loss = score(predictor, test)
-            metrics |= score_metrics(index, name, correct, loss)
+    found = score_all(algorithm, task, memory, test)
+    for index, (name, correct, loss) in enumerate(found):
+        metrics |= score_metrics(index, name, correct, loss)
     return Update({}, len(test), metrics)
 
 

@@ -63,6 +63,11 @@ class DataSettings(Section):
     test_fraction: float = about("share of a client's samples for testing", gt=0, lt=1)
     official_split: bool = about("take test samples from the official test split")
     augment: bool = about("random crops and flips of training batches")
+    label_fraction: float = about(
+        "share of a client's training labels that are known, one a class at least",
+        gt=0,
+        le=1,
+    )
     image_column: str = about("column with the images; empty: the data set's usual")
     label_column: str = about("column with the labels; empty: the data set's usual")
     client_column: str = about("column with the owner; empty: the data set's usual")
@@ -73,6 +78,10 @@ class ModelSettings(Section):
 
     name: str = about("network: mlp, cnn, cnn-small, cnn-128, resnet18, mobilenet-v2")
     width: float = about("multiplies the channels of its layers", gt=0, le=16)
+    mix: str = about(
+        "networks dealt over clients, as in cnn,mlp,resnet18; empty: the same for all"
+    )
+    projection: int = about("size of embeddings, by a linear layer; 0: none", ge=0)
 
 
 class RoundSettings(Section):

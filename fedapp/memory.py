@@ -15,7 +15,8 @@ class Who:
     """What a node says of itself.
 
     ``name`` is its client id. ``clients`` is the size of a simulation, 0 on devices.
-    ``data`` is what a device says of its own data, ``problem`` why it cannot take part.
+    ``data`` is what a device says of its own data, ``problem`` why it cannot take part,
+    ``model`` the model of its own, if it has one.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Who:
     clients: int = 0
     data: OwnData | None = None
     problem: str = ""
+    model: str = ""
 
 
 def who_am_i(node: Mapping[str, bool | int | float | str]) -> Who:

@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
 
@@ -17,8 +17,12 @@ from client_apps.fedala import LocalFedALA
 from client_apps.fedavg_se import LocalFedAvgSE
 from client_apps.fedbabu import LocalFedBABU
 from client_apps.fedce import LocalFedCE
+from client_apps.fedmps import LocalFedMPS
+from client_apps.fednh import LocalFedNH
 from client_apps.fedper import LocalFedPer
+from client_apps.fedproto import LocalFedProto
 from client_apps.fedrep import LocalFedRep
+from client_apps.fedsap import LocalFedSAP
 from client_apps.fedsoft import LocalFedSoft
 from client_apps.hdc_fl import LocalHdcFl
 from client_apps.ifca import LocalIfca
@@ -39,6 +43,7 @@ from fedapp.config import (
 from fedapp.data.images import DATASETS, ImageSet
 from fedapp.data.manifest import Manifest
 from fedapp.data.shift import parse_shift
+from fedapp.model_mix import unknown_in
 from fedapp.models import MODELS, Change, Classifier, ImageShape, build
 from fedapp.params import Payload
 from fedapp.statistics.diagnosis import diagnose
@@ -50,7 +55,11 @@ from strategies.emd_cfl import EmdCfl
 from strategies.fedavg import FedAvg
 from strategies.fedavg_se import FedAvgSE
 from strategies.fedce import FedCE
+from strategies.fedmps import FedMPS
+from strategies.fednh import FedNH
 from strategies.fedper import FedPer
+from strategies.fedproto import FedProto
+from strategies.fedsap import FedSAP
 from strategies.fedsoft import FedSoft
 from strategies.hdc_fl import HdcFl
 from strategies.ifca import Ifca
@@ -76,7 +85,9 @@ class Method:
     and ``plugin``, its pydantic model, checks them. ``change`` makes, of these
     settings, what the method does to the run's model when it is built; the same
     settings give equal values. ``diagnose`` returns tensors to be written into the run
-    folder of a simulation, by file: for reports, never for training.
+    folder of a simulation, by file: for reports, never for training. ``models`` says
+    whether clients may have different ones: ``any`` if nothing of them is sent,
+    ``same-width`` if their embeddings are compared.
     """
 
     server: type[RoundStrategy]
@@ -86,6 +97,7 @@ class Method:
     plugin: type[BaseModel] | None = None
     change: Callable[[Mapping[str, Any]], Change] | None = None
     diagnose: Diagnose | None = None
+    models: Literal["same", "same-width", "any"] = "same"
 
     @property
     def classes(self) -> tuple[type, type]:
@@ -116,7 +128,29 @@ METHODS = {
         PFedCS, LocalPFedCS, "FedPer that first learns from similar heads (Wu 2025)"
     ),
     "local": Method(
-        LocalOnly, LocalAlone, "every client alone, no communication", "local-only"
+        LocalOnly,
+        LocalAlone,
+        "every client alone, no communication",
+        "local-only",
+        models="any",
+    ),
+    "fedproto": Method(
+        FedProto,
+        LocalFedProto,
+        "own models, shared class prototypes (Tan 2022)",
+        models="same-width",
+    ),
+    "fednh": Method(
+        FedNH, LocalFedNH, "shared encoder, head of slow unit prototypes (Dai 2023)"
+    ),
+    "fedmps": Method(
+        FedMPS, LocalFedMPS, "prototypes of two layers, soft labels (Yang 2025)"
+    ),
+    "fedsap": Method(
+        FedSAP,
+        LocalFedSAP,
+        "FedProto with scheduled alignment and separated classes",
+        models="same-width",
     ),
     "pacfl": Method(
         Pacfl,
@@ -207,16 +241,17 @@ def change_of(settings: Settings) -> Change | None:
 
 
 def network(
-    settings: Settings, image: ImageShape, classes: int, *, seed: int
+    settings: Settings, image: ImageShape, classes: int, *, seed: int, name: str = ""
 ) -> Classifier:
-    """Return the model of a run, for these images, drawn from ``seed``."""
+    """Return the model of a run, or another of that name, for these images."""
     model = settings.model
     return build(
-        model.name,
+        name or model.name,
         image,
         classes,
         seed=seed,
         width=model.width,
+        projection=model.projection,
         change=change_of(settings),
     )
 
@@ -240,6 +275,7 @@ def check_settings(flat: Flat) -> Settings:
     problems = [
         *_unknown("data.name", settings.data.name, DATASETS, "fedapp datasets"),
         *_unknown("model.name", settings.model.name, MODELS, "fedapp settings"),
+        *_mixed(name, method, settings),
     ]
     try:
         parse_shift(settings.data.shift, settings.data.shift_groups)
@@ -273,6 +309,29 @@ def _unknown(
         return []
     hint = suggestion(value, known) or f"; see: {where}"
     return [f"{setting} = {value!r}: expected one of {', '.join(known)}{hint}"]
+
+
+def _mixed(name: str, method: Method, settings: Settings) -> list[str]:
+    """Return what is wrong with the models of a mix."""
+    mix = settings.model.mix
+    if not mix:
+        return []
+    found = []
+    for unknown in unknown_in(mix):
+        hint = suggestion(unknown, MODELS) or "; see: fedapp settings"
+        found.append(f"model.mix = {mix!r}: there is no model {unknown!r}{hint}")
+    if not may_differ(method, settings):
+        able = [other for other, row in table().items() if row.models != "same"]
+        found.append(
+            f"model.mix = {mix!r}: method {name!r} needs the same model on every "
+            f"client; these do not: {', '.join(able)}"
+        )
+    return found
+
+
+def may_differ(method: Method, settings: Settings) -> bool:
+    """Return whether clients may have different models under these settings."""
+    return method.models != "same" and not settings.table.get("share_encoder")
 
 
 def _plugin_table(text: str, model: type[BaseModel]) -> dict[str, object]:

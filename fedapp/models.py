@@ -4,6 +4,7 @@ Every model is built for the data at hand: image size, channels and classes. ``w
 multiplies the channels and units of its layers; 1 is the model as it was published.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -184,16 +185,21 @@ def build(
     *,
     seed: int,
     width: float = 1.0,
+    projection: int = 0,
     change: Change | None = None,
 ) -> Classifier:
     """Return model ``name`` with weights drawn from ``seed``, and nothing else.
 
+    With a ``projection`` a linear layer makes embeddings of that many numbers.
     ``change`` draws after all others. The same arguments give the same bits on every
     machine of one kind; the global random state is left as it was.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         encoder, features = MODELS[name](image, width)
+        if projection:
+            layers = {"body": encoder, "projection": nn.Linear(features, projection)}
+            encoder, features = nn.Sequential(OrderedDict(layers)), projection
         model = Classifier(encoder, features, classes)
         if change is not None:
             change(model)

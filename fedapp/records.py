@@ -163,6 +163,7 @@ def who_reply(who: Who) -> RecordDict:
                     "images": list(who.data[:-1]) if who.data else [],
                     "class-key": who.data.class_key if who.data else "",
                     "problem": who.problem,
+                    "model": who.model,
                 }
             )
         }
@@ -172,7 +173,15 @@ def who_reply(who: Who) -> RecordDict:
 def read_who(content: RecordDict) -> Who:
     """Return which client a node says it is."""
     record: Mapping[str, Any] = content.config_records.get("who") or {}
-    wanted = ("client", "simulated", "clients", "images", "class-key", "problem")
+    wanted = (
+        "client",
+        "simulated",
+        "clients",
+        "images",
+        "class-key",
+        "problem",
+        "model",
+    )
     if not {*wanted} <= record.keys():
         raise ValueError("it does not run this app: it did not say who it is")
     data, sizes = None, [int(size) for size in record["images"]]
@@ -186,6 +195,7 @@ def read_who(content: RecordDict) -> Who:
         clients=int(record["clients"]),
         data=data,
         problem=str(record["problem"]),
+        model=str(record["model"]),
     )
 
 

@@ -28,8 +28,9 @@ class Clients:
 
     ``names`` are ids by client number, ``nodes`` has the node of each that is there.
     ``announced`` is the number of clients a simulation says it has. ``data`` has, by
-    id, what devices said of their own data; one that comes back with other data is
-    left out. ``strangers`` has the nodes that cannot take part, and why not.
+    id, what devices said of their own data and ``models`` the models of their own; one
+    that comes back with others is left out. ``strangers`` has the nodes that cannot
+    take part, and why not.
     """
 
     simulated: bool = True
@@ -37,6 +38,7 @@ class Clients:
     names: list[str] = field(default_factory=list)
     nodes: dict[int, int] = field(default_factory=dict)
     data: dict[str, OwnData] = field(default_factory=dict)
+    models: dict[str, str] = field(default_factory=dict)
     strangers: dict[int, str] = field(default_factory=dict)
     _known: dict[int, Who] = field(default_factory=dict)
     _heard: set[int] = field(default_factory=set)
@@ -176,6 +178,7 @@ class Clients:
             self._known[node] = who
             if who.data is not None:
                 self.data[who.name] = who.data
+                self.models[who.name] = who.model
 
     def _who(self, node: int, answer: Message | None) -> Who:
         who = _who(answer)
@@ -189,6 +192,12 @@ class Clients:
             raise ValueError(
                 f"client {who.name!r} is back with other data: {who.data} instead of "
                 f"{self.data[who.name]}"
+            )
+        if self.names and who.model != self.models.get(who.name, who.model):
+            raise ValueError(
+                f"client {who.name!r} is back with another model: "
+                f"{who.model or 'the common one'} instead of "
+                f"{self.models[who.name] or 'the common one'}"
             )
         return who
 

@@ -62,7 +62,7 @@ class RunFolder:
             check_resumable(self.path)
         else:
             _make(self.path)
-        self._lock = _locked(self.path)
+        self._lock = locked(self.path)
         self.resumed = resume
         self._progress: dict[str, Any] = {"status": "running"}
         self._shown = 0.0
@@ -221,10 +221,11 @@ def check_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
 
 def check_free(path: Path) -> None:
     """Raise RuntimeError if a process is working in the run folder ``path``."""
-    _locked(path).release()
+    locked(path).release()
 
 
-def _locked(path: Path) -> FileLock:
+def locked(path: Path) -> FileLock:
+    """Return the lock of the run folder ``path``, taken; RuntimeError if in use."""
     lock = FileLock(path / "lock")
     try:
         lock.acquire(timeout=0)

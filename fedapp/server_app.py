@@ -20,14 +20,15 @@ from fedapp.devices import IGNORED, agreed, run_key
 from fedapp.exchange import RunStopped
 from fedapp.files import sha256
 from fedapp.ledger import Ledger
-from fedapp.methods import check_settings, network, table
+from fedapp.methods import check_settings, may_differ, network, table
+from fedapp.model_mix import check_widths, dealt, in_words
 from fedapp.models import ImageShape, state_of
-from fedapp.params import Params
+from fedapp.params import Params, num_bytes
 from fedapp.registration import Clients
 from fedapp.report.build import try_report
 from fedapp.run_folder import RunFolder, check_same, read_config
 from fedapp.strategy import RoundStrategy
-from fedapp.summary import durations, results
+from fedapp.summary import against_fedavg, durations, results
 from fedapp.workplace import cache_folder
 
 log = getLogger("flwr")
@@ -93,9 +94,11 @@ def run_path(settings: Settings) -> Path:
     return Path(settings.output.dir).expanduser().absolute() / name
 
 
-def _initial(settings: Settings, image: ImageShape, classes: int, seed: int) -> Params:
+def _initial(
+    settings: Settings, image: ImageShape, classes: int, name: str, seed: int
+) -> Params:
     """Return the initial state of the run's model, drawn from ``seed``."""
-    return state_of(network(settings, image, classes, seed=seed))
+    return state_of(network(settings, image, classes, seed=seed, name=name))
 
 
 class Run:
@@ -107,6 +110,8 @@ class Run:
         self.strategy: RoundStrategy | None = None
         self.data: tuple[ImageSet, Manifest] | None = None
         self.ledger = Ledger(folder)
+        self.model_bytes = 0
+        """The size of the model that all clients have; 0 if they have several."""
 
     def execute(self, grid: Grid) -> None:
         """Find the clients, prepare data and model, run all rounds."""
@@ -141,11 +146,41 @@ class Run:
             cfg["run-key"] = run_key(self.folder.path, clients.names, data)
             log.log(INFO, "Devices: %s; each has %s", ", ".join(clients.names), data)
             log.log(INFO, "They bring their data: %s are ignored", ", ".join(IGNORED))
-        start = partial(_initial, settings, image, classes)
+        models = self._models(clients, image)
+        start = partial(_initial, settings, image, classes, models[0])
         self.strategy = self._strategy(clients, cfg, groups, sizes, start)
         self.ledger.spent("startup", self.ledger.started)
-        arrays = records.to_record(start(settings.seed))
+        initial = start(settings.seed)
+        if len(set(models)) == 1:
+            self.model_bytes = num_bytes({"model": initial})
+        arrays = records.to_record(initial)
+        del initial
         self.strategy.start(grid, arrays, num_rounds=rounds.count)
+
+    def _models(self, clients: Clients, image: ImageShape) -> list[str]:
+        """Return the model of each client, once it is clear that they go together."""
+        net, method = self.settings.model, table()[self.settings.method]
+        models = [
+            clients.models.get(name) or dealt(client, name=net.name, mix=net.mix)
+            for client, name in enumerate(clients.names)
+        ]
+        if len(set(models)) == 1:
+            return models
+        log.log(INFO, "Models: %s", in_words(clients.names, models))
+        if not may_differ(method, self.settings):
+            raise RunStopped(
+                f"method {self.settings.method!r} needs the same model on every "
+                f"client; these differ: {in_words(clients.names, models)}"
+            )
+        if method.models == "same-width":
+            check_widths(
+                clients.names,
+                models,
+                image,
+                projection=net.projection,
+                scale=net.width,
+            )
+        return models
 
     def _prepare_data(self) -> Manifest:
         data = self.settings.data
@@ -172,6 +207,7 @@ class Run:
             test_fraction=data.test_fraction,
             official_split=data.official_split,
             augment=data.augment,
+            label_fraction=data.label_fraction,
         )
         self._keep(manifest)
         self.data = images, manifest
@@ -226,6 +262,7 @@ class Run:
             "clients": clients,
             "ledger": self.ledger,
             "checkpoint_every": settings.checkpoint.every,
+            "label_fraction": settings.data.label_fraction,
         }
         method = table()[settings.method]
         return build(method.server, {**settings.table, **shared})
@@ -301,5 +338,15 @@ class Run:
                 names=strategy.clients.names if strategy is not None else (),
                 groups=strategy.groups if strategy is not None else (),
             ),
+            "traffic_vs_fedavg": self._against_fedavg(status),
             "seconds": durations(self.ledger),
         }
+
+    def _against_fedavg(self, status: str) -> float | None:
+        if self.strategy is None or status != "completed":
+            return None
+        return against_fedavg(
+            self.ledger,
+            model_bytes=self.model_bytes,
+            participants=self.strategy.round * len(self.strategy.sample(1)),
+        )

@@ -311,6 +311,15 @@ class RoundStrategy(Hooks, Strategy):
             commits=self.storage.commits(),
         )
 
+    def sample(self, round_: int) -> tuple[int, ...]:
+        """Return the shared sample S_t of a round."""
+        return sample_clients(
+            seed=self.seed,
+            round=round_,
+            candidates=self.num_clients - self.unseen_clients,
+            fraction=self.fraction,
+        )
+
     def _turn(self, round_: int, phase: str, step: int) -> Turn:
         return Turn(
             round=round_,
@@ -318,12 +327,7 @@ class RoundStrategy(Hooks, Strategy):
             phase=phase,
             step=step,
             num_clients=self.num_clients,
-            sampled=sample_clients(
-                seed=self.seed,
-                round=round_,
-                candidates=self.num_clients - self.unseen_clients,
-                fraction=self.fraction,
-            ),
+            sampled=self.sample(round_),
             seed=self.seed,
             bank=self.bank,
             last_trained=dict(self.ledger.last_trained),

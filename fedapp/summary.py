@@ -64,6 +64,19 @@ def _mean_and_worst(accuracies: Sequence[float]) -> dict[str, float]:
     return {"mean": sum(accuracies) / len(accuracies), "worst": min(accuracies)}
 
 
+def against_fedavg(
+    ledger: Ledger, *, model_bytes: int, participants: int
+) -> float | None:
+    """Return training traffic as a share of what FedAvg sends to the same clients.
+
+    FedAvg sends the model to each participant and back. None if there is no one model.
+    """
+    if not model_bytes * participants:
+        return None
+    ours = sum(ledger.traffic.get(f"train_{way}_bytes", 0) for way in ("down", "up"))
+    return ours / (2 * model_bytes * participants)
+
+
 def durations(ledger: Ledger) -> dict[str, float]:
     """Return seconds by what they were spent on; ``server`` is the rest."""
     names = ("startup", "train", "evaluate")

@@ -111,7 +111,7 @@ def check_update(update: Update, expected: Expected) -> None:
         )
     for part, specs in expected.items():
         tree = update.sent[part]
-        for name in specs.keys() | tree.keys():
+        for name in sorted(specs.keys() | tree.keys()):
             if name not in tree:
                 raise ValueError(f"tensor {part}/{name} is missing")
             if name not in specs:

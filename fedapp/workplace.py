@@ -23,7 +23,8 @@ from fedapp.devices import data_path
 from fedapp.files import sha256
 from fedapp.memory import Who
 from fedapp.methods import change_of, check_settings
-from fedapp.models import Change, Classifier, ImageShape, build, state_of
+from fedapp.model_mix import dealt
+from fedapp.models import MODELS, Change, Classifier, ImageShape, build, state_of
 from fedapp.params import Params, Payload
 
 CACHE = ClientCache()
@@ -68,18 +69,25 @@ def prepare_process(settings: Settings, *, seed: int) -> None:
     torch.manual_seed(seed)
 
 
-@functools.lru_cache(maxsize=2)
+@functools.lru_cache(maxsize=8)
 def scratch_model(
-    wanted: ModelSettings,
+    name: str,
     image: ImageShape,
     classes: int,
     seed: int,
     device: torch.device,
+    wanted: ModelSettings,
     change: Change | None,
 ) -> tuple[Classifier, Params]:
     """Return a model to work in and the common initial state; built once."""
     model = build(
-        wanted.name, image, classes, seed=seed, width=wanted.width, change=change
+        name,
+        image,
+        classes,
+        seed=seed,
+        width=wanted.width,
+        projection=wanted.projection,
+        change=change,
     )
     initial = state_of(model)
     model = model.to(device)
@@ -131,15 +139,33 @@ def _simulated_data(cfg: Scalars, client: int) -> tuple[ClientData, ImageShape, 
 def _device_data(settings: Settings, path: str) -> tuple[ClientData, ImageShape, int]:
     images, data = device_images(settings.data, path), settings.data
     found = CACHE.get(
-        (images.key, settings.seed),
+        (images.key, settings.seed, data.label_fraction),
         lambda: local_samples(
             images,
             test_fraction=data.test_fraction,
             seed=settings.seed,
             augment=data.augment,
+            label_fraction=data.label_fraction,
         ),
     )
     return found, ImageShape(*images.images.shape[1:]), images.classes
+
+
+def own_model(node: Mapping[str, Scalar]) -> str:
+    """Return the ``model-name`` of a device's node config, empty if it has none.
+
+    Raises
+    ------
+    ValueError
+        If there is no model of that name.
+    """
+    name = str(node.get("model-name", "")).strip()
+    if name and name not in MODELS:
+        raise ValueError(
+            f"model-name {name!r} in the node config: expected one of "
+            f"{', '.join(MODELS)}"
+        )
+    return name
 
 
 def build_task(
@@ -156,13 +182,15 @@ def build_task(
         data, image, classes = _simulated_data(cfg, client)
     else:
         data, image, classes = _device_data(settings, data_path(node, who.name))
-    device = device_of(settings)
+    device, net = device_of(settings), settings.model
+    name = "" if who.simulated else own_model(node)
     model, initial = scratch_model(
-        settings.model,
+        name or dealt(client, name=net.name, mix=net.mix),
         image,
         classes,
         settings.seed,
         device,
+        net,
         change_of(settings),
     )
     local = settings.local
@@ -171,6 +199,7 @@ def build_task(
         initial=initial,
         received=received,
         labelled=data.train.to(device),
+        unlabelled=data.unlabelled.to(device) if data.unlabelled else None,
         classes=classes,
         seed=settings.seed,
         client=client,

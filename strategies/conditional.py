@@ -12,9 +12,10 @@ import numpy as np
 import torch
 
 from fedapp.algorithm import Update
+from fedapp.exchange import TooFewReplies
 from fedapp.params import Params
 from fedapp.statistics.moments import agree
-from fedapp.statistics.recipe import AGREEING, Length, StatMode
+from fedapp.statistics.recipe import Agreement, Length, StatMode
 from fedapp.turn import Expected, Spec, State, Task, Turn
 from strategies.fedavg import FedAvg
 
@@ -23,7 +24,7 @@ AGREE = "agree"
 
 @dataclass(kw_only=True)
 class Conditional(FedAvg):
-    """FedAvg, and for some modes one exchange of ``2 * length`` numbers before it.
+    """FedAvg; for ``moments``, or if asked to, ``2 * length`` numbers are agreed first.
 
     Clients that train add s and its squares, in round 1; what comes of it goes to a
     client with its first training message, and at evaluation to those that never
@@ -33,6 +34,7 @@ class Conditional(FedAvg):
 
     stat_mode: StatMode
     length: Length
+    agreement: Agreement
 
     def init(self, initial: Params) -> tuple[Params, State]:
         if self.stat_mode == "cluster-onehot":
@@ -49,9 +51,9 @@ class Conditional(FedAvg):
         return initial, {}
 
     def phases(self, turn: Turn) -> Sequence[str]:
-        if self.stat_mode in AGREEING and turn.round == 1:
-            return (AGREE, "train")
-        return ("train",)
+        asks = self.stat_mode == "shuffled" or self.agreement == "always"
+        asks |= self.stat_mode == "moments" and self.agreement == "auto"
+        return (AGREE, "train") if asks and turn.round == 1 else ("train",)
 
     def trains(self, turn: Turn) -> bool:
         return turn.phase != AGREE
@@ -107,6 +109,8 @@ class Conditional(FedAvg):
         if turn.phase != AGREE:
             return super().update(params, state, updates, turn)
         found = [(u.client, u.sent["statistic"]) for u in updates]
+        if not found:
+            raise TooFewReplies(f"round {turn.round}: nobody sent its statistic")
         if self.stat_mode == "shuffled":
             kept = {
                 "clients": torch.tensor([client for client, _ in found]),

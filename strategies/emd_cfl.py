@@ -7,13 +7,14 @@ from typing import Annotated, Literal
 import numpy as np
 import torch
 from pydantic import Field
+from torch import Tensor
 
 from fedapp import embedded
 from fedapp.algorithm import Update
 from fedapp.clusters import cluster_means, cluster_models, cluster_parts
 from fedapp.params import Params, WeightedMean, select
 from fedapp.strategy import RoundStrategy
-from fedapp.transport import Flags, distinct_keys, neighbours, projected_width
+from fedapp.transport import distinct_keys, neighbours, projected_width
 from fedapp.turn import Expected, Spec, State, Task, Turn, specs_of
 
 MANY = 40
@@ -26,8 +27,8 @@ NO_KEY = -1
 class EmdCfl(RoundStrategy):
     """Clients with the same neighbours, by distances of embeddings, share a model.
 
-    ``params`` is the mean model of round 1: who never trained before starts from it.
-    The state has keys (sets of neighbours) and one model for each; the bank has the
+    The state has keys (sets of neighbours) and one model for each, and ``start``, the
+    mean model of round 1, from which starts who never trained before. The bank has the
     model of each client after its first training, and its distances.
 
     A client that first trains in a later round is compared then, and keys are found
@@ -54,7 +55,8 @@ class EmdCfl(RoundStrategy):
     def init(self, initial: Params) -> tuple[Params, State]:
         members = torch.zeros((0, self.num_clients), dtype=torch.bool)
         nobody = torch.full((self.num_clients,), NO_KEY)
-        return initial, {"keys": {"members": members, "of-client": nobody}}
+        keys = {"members": members, "of-client": nobody}
+        return {}, {"start": initial, "keys": keys}
 
     def phases(self, turn: Turn) -> Sequence[str]:
         known = turn.bank.clients()
@@ -72,7 +74,7 @@ class EmdCfl(RoundStrategy):
             yield from self.personal(params, state, sorted(turn.sampled), turn)
             return
         clients = turn.bank.clients(fresh=True)
-        shared = {"encoder": select(params, "encoder")}
+        shared = {"encoder": select(state["start"], "encoder")}
         for donor in clients:
             row = embedded.row_of(turn, donor)
             if not self._pairs:
@@ -86,8 +88,9 @@ class EmdCfl(RoundStrategy):
 
     def expects(self, params: Params, state: State, turn: Turn) -> Expected:
         if turn.phase == "train":
-            return {"model": specs_of(params)}
-        width = projected_width(params["head.weight"].shape[1], self.projection_ratio)
+            return {"model": specs_of(state["start"])}
+        features = state["start"]["head.weight"].shape[1]
+        width = projected_width(features, self.projection_ratio)
         rows = {"rows": Spec((None, width))}
         return {"emb-train": rows, "emb-val": rows}
 
@@ -116,8 +119,8 @@ class EmdCfl(RoundStrategy):
                 yield model, dict.fromkeys(holders.flatten().tolist(), count)
 
         models = cluster_means(cluster_models(state), replies())
-        params = first.value() if turn.round == 1 else params
-        return params, {**state, **cluster_parts(models)}
+        start = first.value() if turn.round == 1 else state["start"]
+        return params, {**state, "start": start, **cluster_parts(models)}
 
     def personal(
         self, params: Params, state: State, clients: Iterable[int], turn: Turn
@@ -126,7 +129,9 @@ class EmdCfl(RoundStrategy):
         models = cluster_models(state)
         for client in clients:
             key = int(state["keys"]["of-client"][client])
-            yield Task(client, {"model": params if key == NO_KEY else models[key]})
+            yield Task(
+                client, {"model": state["start"] if key == NO_KEY else models[key]}
+            )
 
     def _compare(self, updates: Iterable[Update], turn: Turn) -> None:
         """Put what the embeddings say into the bank."""
@@ -148,27 +153,26 @@ class EmdCfl(RoundStrategy):
         members[:, clients] = rows
         of_client = np.full(self.num_clients, NO_KEY)
         of_client[clients] = index
-        before, models = state["keys"], cluster_models(state)
-        stay = {m.numpy().tobytes(): g for g, m in enumerate(before["members"])}
-
-        def held(client: int) -> Params:
-            key = int(before["of-client"][client])
-            own = embedded.row_of(turn, client)
-            return own.part("model") if key == NO_KEY else models[key]
-
-        def start(key: Flags) -> Params:
-            if key.tobytes() in stay:
-                return models[stay[key.tobytes()]]
-            mean = WeightedMean()
-            for client in np.flatnonzero(key).tolist():
-                mean.add(held(client), embedded.row_of(turn, client).num_examples)
-            return mean.value()
-
+        for client in clients:
+            line = {"round": turn.round, "client": client, "cluster": of_client[client]}
+            turn.log("emd-cfl/clusters.csv", line)
         keys = {
             "members": torch.from_numpy(members),
             "of-client": torch.from_numpy(of_client),
         }
-        for client in clients:
-            line = {"round": turn.round, "client": client, "cluster": of_client[client]}
-            turn.log("emd-cfl/clusters.csv", line)
-        return {"keys": keys, **cluster_parts([start(key) for key in members])}
+        models = [_model_of(key, state, turn) for key in keys["members"]]
+        return {"start": state["start"], "keys": keys, **cluster_parts(models)}
+
+
+def _model_of(key: Tensor, before: State, turn: Turn) -> Params:
+    """Return the model a key had; of a new one, the mean of what its members have."""
+    keys, models = before["keys"], cluster_models(before)
+    for old, model in zip(keys["members"], models, strict=True):
+        if torch.equal(old, key):
+            return model
+    mean = WeightedMean()
+    for client in key.nonzero().flatten().tolist():
+        row, own = embedded.row_of(turn, client), int(keys["of-client"][client])
+        held = row.part("model") if own == NO_KEY else models[own]
+        mean.add(held, row.num_examples)
+    return mean.value()

@@ -20,13 +20,16 @@ from fedapp.hdc.geometry import check_geometry, geometry_specs
 from fedapp.hdc.grouping import NothingToGroup
 from fedapp.hdc.heads import Subspace
 from fedapp.hdc.personal import mixtures
+from fedapp.hdc.raw import RawRefresh, raw_refresh
 from fedapp.hdc.refresh import MIN_CLIENTS, refresh
 from fedapp.hdc.refresh_state import (
+    RAW,
     gate_of,
     gate_tensors,
     groups_of,
     snapshot_of,
     state_of_refresh,
+    without,
 )
 from fedapp.hdc.settings import HdcFlSettings, conflicts
 from fedapp.hdc.sketch import SKETCH
@@ -111,7 +114,7 @@ class HdcFl(HdcFlSettings, RoundStrategy):
             return params, self._sketched(state, updates, turn)
         if turn.phase == newcomers.PHASE:
             return params, self._place(state, updates, turn)
-        state = newcomers.without_places(state)
+        state = without(state, newcomers.PHASE)
         mean = WeightedMean()
         for update in updates:
             turn.bank.write(
@@ -177,21 +180,33 @@ class HdcFl(HdcFlSettings, RoundStrategy):
             return self._too_few(state, turn)
         initial = state["initial-head"]["weight"].numpy()
         seen = from_heads(heads, initial, energy=self.energy, rank=self.rank)
-        return self._refresh(state, heads.clients, seen, turn)
+        raw = raw_refresh(
+            heads,
+            before=snapshot_of(state, RAW),
+            max_groups=self.max_groups,
+            min_silhouette=self.min_silhouette,
+            seed=turn.seed,
+        )
+        return self._refresh(state, heads.clients, seen, raw, turn)
 
     def _sketched(self, state: State, updates: Iterable[Update], turn: Turn) -> State:
         """Return the state with groups of the sketches that came."""
         sent = {u.client: u.sent["sketch"]["numbers"].numpy() for u in updates}
-        kept = sketch_phase.without_sum(state)
+        kept = without(state, sketch_phase.GRAM)
         clients = turn.bank.clients(fresh=True)
         if len(clients) < MIN_CLIENTS:
             return self._too_few(kept, turn)
         initial = state["initial-head"]["weight"].numpy()
         seen = sketch_phase.described(turn.bank, self._subspace(state), sent, initial)
-        return self._refresh(kept, turn.bank.clients(fresh=True), seen, turn)
+        return self._refresh(kept, turn.bank.clients(fresh=True), seen, None, turn)
 
     def _refresh(
-        self, state: State, clients: Sequence[int], seen: Described, turn: Turn
+        self,
+        state: State,
+        clients: Sequence[int],
+        seen: Described,
+        raw: RawRefresh | None,
+        turn: Turn,
     ) -> State:
         groups = groups_of(state)
         try:
@@ -209,12 +224,13 @@ class HdcFl(HdcFlSettings, RoundStrategy):
             )
         except NothingToGroup as error:
             return self._no_groups(state, turn, str(error))
-        after = {**state, **state_of_refresh(found)}
+        after = {**without(state, RAW), **state_of_refresh(found, raw)}
         if self.newcomer_epochs:
             after |= newcomers.landmarks_state(found)
         log.log(INFO, "[round %s] %s", turn.round, found.in_words())
         for table, line in diagnostics.tables(
             found,
+            raw,
             active=self._active(after, turn),
             latent=turn.groups,
             written=turn.bank.rounds,

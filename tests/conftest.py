@@ -1,6 +1,7 @@
 """Shared fixtures: the app in this process, and models small enough to work by hand."""
 
 import csv
+import functools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -68,7 +69,7 @@ class Finished:
 
     def bits(self) -> dict[str, bytes]:
         """All files that "the same bits" is about, by relative path."""
-        wanted = ("*.safetensors", "metrics.csv", "manifest.json", "hdc-fl/*.csv")
+        wanted = ("*.safetensors", "metrics.csv", "manifest.json", "*/*.csv")
         return {
             str(file.relative_to(self.path)): file.read_bytes()
             for pattern in wanted
@@ -79,6 +80,17 @@ class Finished:
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., Finished]:
     """Run the app in this process on tiny settings; keywords as in ``data_clients``."""
+    return runner(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Finished]:
+    """Run as ``run`` does, but the same run only once for all tests that read it."""
+    return functools.cache(runner(tmp_path_factory.mktemp("once")))
+
+
+def runner(tmp_path: Path) -> Callable[..., Finished]:
+    """Return a function that runs the app, with run folders in ``tmp_path``."""
 
     def start(method: str = "fedavg", name: str = "", **settings: Any) -> Finished:
         changed = {

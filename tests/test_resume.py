@@ -120,6 +120,22 @@ def test_newcomers_of_an_interrupted_phase_are_asked_again(run, killed):
     assert done.summary["unseen"] == whole.summary["unseen"]
 
 
+def test_prototypes_thresholds_and_their_tables_go_on(run, killed):
+    settings = {
+        **SETTINGS,
+        "data__label_fraction": 0.4,
+        "fedsap__supervised": 0.25,
+        "fedsap__ramp": 1,
+        "fedsap__proxies": "learned",
+    }
+    whole = run("fedsap", name="whole", **settings)
+    third = ("fedapp.post.check_update", 23)
+    assert killed("fedsap", *third, **settings) is None
+    done = run("fedsap", name="broken", output__resume=True, **settings)
+    assert done.bits() == whole.bits()
+    assert "fedsap/pseudo_labels.csv" in done.bits()
+
+
 def test_commits_every_other_round_give_the_same_results(run, killed):
     settings = {**SETTINGS, "checkpoint__every": 3, "rounds__count": 5}
     whole = run("hdc-fl", name="whole", **SETTINGS | {"rounds__count": 5})

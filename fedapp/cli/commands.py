@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from fedapp.cli import hdc
 from fedapp.cli.console import out
 from fedapp.cli.doctor import doctor
 from fedapp.cli.lists import configurations, datasets, methods, settings
@@ -39,3 +40,4 @@ def _common(
 for command in (run, doctor, methods, datasets, settings, configurations):
     app.command()(command)
 report_commands.register(app)
+app.add_typer(hdc.app)

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedapp.data.images import ImageSet
+from fedapp.data.labelled import split_labelled
 from fedapp.data.manifest import ClientPlan, Manifest
 from fedapp.data.partition import partition as divide
 from fedapp.data.partition import split
@@ -37,10 +38,11 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ClientData:
-    """A client's training and test samples."""
+    """A client's training and test samples; ``unlabelled`` ones have hidden labels."""
 
     train: Samples
     test: Samples
+    unlabelled: Samples | None = None
 
 
 def make_manifest(
@@ -59,6 +61,7 @@ def make_manifest(
     test_fraction: float,
     official_split: bool,
     augment: bool,
+    label_fraction: float = 1.0,
 ) -> Manifest:
     """Divide a data set among ``clients`` as the data settings say."""
     if not 0 <= unseen_clients < clients:
@@ -88,8 +91,13 @@ def make_manifest(
     )
 
     def plan(client: int) -> ClientPlan:
-        train = parts.train[client]
+        train, hidden = parts.train[client], parts.train[client][:0]
         labels = _mapped(images.labels[train], maps, client, effects)
+        if label_fraction < 1:
+            shown, rest = split_labelled(
+                labels, label_fraction, seed=seed, client=client
+            )
+            train, hidden, labels = train[shown], train[rest], labels[shown]
         histogram = np.bincount(labels, minlength=images.classes)
         return ClientPlan(
             train=tuple(train.tolist()),
@@ -98,6 +106,7 @@ def make_manifest(
             factors=factors_of(client, effects),
             classes=tuple(np.flatnonzero(histogram).tolist()),
             histogram=tuple(histogram.tolist()),
+            unlabelled=tuple(hidden.tolist()),
         )
 
     return Manifest(
@@ -119,6 +128,7 @@ def make_manifest(
             "test-fraction": test_fraction,
             "official-split": official_split,
             "augment": augment,
+            **({"label-fraction": label_fraction} if label_fraction < 1 else {}),
         },
         label_maps=tuple(tuple(row) for row in maps),
         clients=tuple(plan(client) for client in range(clients)),
@@ -156,11 +166,17 @@ def client_samples(images: ImageSet, manifest: Manifest, client: int) -> ClientD
         return _samples(images.images[rows], labels, view, raw=raw)
 
     augment = bool(manifest.settings["augment"])
-    return ClientData(part(plan.train, raw=augment), part(plan.test, raw=False))
+    hidden = part(plan.unlabelled, raw=augment) if plan.unlabelled else None
+    return ClientData(part(plan.train, raw=augment), part(plan.test, raw=False), hidden)
 
 
 def local_samples(
-    images: ImageSet, *, test_fraction: float, seed: int, augment: bool
+    images: ImageSet,
+    *,
+    test_fraction: float,
+    seed: int,
+    augment: bool,
+    label_fraction: float = 1.0,
 ) -> ClientData:
     """Return all samples of a data set, as one device's own.
 
@@ -174,10 +190,20 @@ def local_samples(
         train, test = split(
             np.asarray(images.labels), test_fraction=test_fraction, rng=rng
         )
+    hidden = train[:0]
+    if label_fraction < 1:
+        labels = np.asarray(images.labels)[train]
+        shown, rest = split_labelled(labels, label_fraction, seed=seed, client=0)
+        train, hidden = train[shown], train[rest]
     view = ClientView(0, parse_shift("none", ""), seed, images.mean, images.std)
+
+    def part(rows: NDArray[np.int64], *, raw: bool) -> Samples:
+        return _samples(images.images[rows], images.labels[rows], view, raw=raw)
+
     return ClientData(
-        _samples(images.images[train], images.labels[train], view, raw=augment),
-        _samples(images.images[test], images.labels[test], view, raw=False),
+        part(train, raw=augment),
+        part(test, raw=False),
+        part(hidden, raw=augment) if len(hidden) else None,
     )
 
 
@@ -213,5 +239,5 @@ class ClientCache:
 
 
 def _bytes(data: ClientData) -> int:
-    parts = (data.train, data.test)
-    return sum(part.images.nbytes + part.labels.nbytes for part in parts)
+    parts = (data.train, data.test, data.unlabelled)
+    return sum(part.images.nbytes + part.labels.nbytes for part in parts if part)

@@ -16,6 +16,7 @@ class ClientPlan:
 
     ``classes`` and ``histogram`` (by class, of the training samples) are labels as the
     client sees them, after its label map. ``factors`` are its indices in the shift.
+    ``unlabelled`` are training samples whose labels are hidden, beside ``train``.
     """
 
     train: tuple[int, ...]
@@ -24,6 +25,7 @@ class ClientPlan:
     factors: tuple[int, ...]
     classes: tuple[int, ...]
     histogram: tuple[int, ...]
+    unlabelled: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,10 @@ class Manifest:
     def to_json(self) -> str:
         """Return plain JSON; the same manifest gives the same bytes."""
         facts = {"version": VERSION, **asdict(self)}
+        # With all labels known, nothing is said of unlabelled samples.
+        for plan in facts["clients"]:
+            if not plan["unlabelled"]:
+                del plan["unlabelled"]
         return json.dumps(facts, sort_keys=True, separators=(",", ":")) + "\n"
 
     @staticmethod

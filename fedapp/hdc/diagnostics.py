@@ -5,6 +5,7 @@ Of more than a thousand clients it is those of the sample, so that tables stay s
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from fedapp.hdc.raw import RawRefresh
 from fedapp.hdc.refresh import Refresh
 from fedapp.hdc.stability import agreement
 
@@ -16,6 +17,7 @@ Line = dict[str, int | float | str | bool]
 
 def tables(
     found: Refresh,
+    raw: RawRefresh | None,
     *,
     active: bool,
     latent: Sequence[int],
@@ -31,7 +33,7 @@ def tables(
     listed = found.listed()
     entries = {c: when for c, when in sorted(written.items()) if c in listed}
     for table, lines in (
-        ("refreshes", [refresh_line(found, active=active, latent=latent)]),
+        ("refreshes", [refresh_line(found, raw, active=active, latent=latent)]),
         ("memberships", memberships(found)),
         ("silhouettes", silhouettes(found)),
         ("spectrum", spectrum(found)),
@@ -41,7 +43,9 @@ def tables(
             yield f"hdc-fl/{table}.csv", {"round": round, **line}
 
 
-def refresh_line(found: Refresh, *, active: bool, latent: Sequence[int]) -> Line:
+def refresh_line(
+    found: Refresh, raw: RawRefresh | None, *, active: bool, latent: Sequence[int]
+) -> Line:
     """Return a refresh in one line; what there is nothing to compare with is blank."""
     lasting = found.groups.lasting()
     true = [latent[client] for client in lasting] if latent else []
@@ -57,6 +61,9 @@ def refresh_line(found: Refresh, *, active: bool, latent: Sequence[int]) -> Line
         "ari_latent": agreement(true, list(lasting.values())) if true else "",
         "head_change": found.head_change,
         "spectral_gap": found.subspace.gap,
+        "groups_raw": "" if raw is None else raw.groups,
+        "silhouette_raw": _or_blank(raw.silhouette if raw else None),
+        "ari_previous_raw": _or_blank(raw.ari if raw else None),
         "method": found.method,
     }
 

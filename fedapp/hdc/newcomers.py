@@ -109,13 +109,6 @@ def places_state(places: Mapping[int, Place]) -> Payload:
     }
 
 
-def without_places(state: Payload) -> Payload:
-    """Return ``state`` without newcomers: they are placed anew before evaluations."""
-    if PHASE not in state:
-        return state
-    return {part: tree for part, tree in state.items() if part != PHASE}
-
-
 def weights_of(state: Payload) -> dict[int, Array]:
     """Return the memberships of each newcomer."""
     if PHASE not in state:

@@ -2,31 +2,52 @@
 
 import torch
 
+from fedapp.hdc.raw import RawRefresh
 from fedapp.hdc.refresh import Groups, Refresh
 from fedapp.hdc.stability import Gate, Snapshot
 from fedapp.params import Params, Payload
 
+SNAPSHOT, RAW = "snapshot", "raw-snapshot"
+"""Parts of the state: the last refresh, and what raw heads would have given."""
 
-def state_of_refresh(found: Refresh) -> Payload:
-    """Return what the next rounds need of a refresh."""
-    groups, snap = found.groups, found.snapshot
-    everyone = len(snap.sampled) == len(snap.clients)
-    sampled = {} if everyone else {"sampled": torch.from_numpy(snap.sampled)}
+
+def state_of_refresh(found: Refresh, raw: RawRefresh | None = None) -> Payload:
+    """Return what the next rounds need of a refresh, and of that of raw heads."""
+    more = {} if raw is None else {RAW: snapshot_tensors(raw.snapshot)}
     return {
         "gate": gate_tensors(found.gate),
-        "groups": {
-            "clients": torch.tensor(list(groups.clients)),
-            "labels": torch.from_numpy(groups.labels),
-            "weights": torch.from_numpy(groups.weights),
-            "ids": torch.tensor(list(groups.ids)),
-            "next-id": torch.tensor(found.next_id),
-        },
-        "snapshot": {
-            "clients": torch.from_numpy(snap.clients),
-            "labels": torch.from_numpy(snap.labels),
-            "similarity": torch.from_numpy(snap.similarity),
-            **sampled,
-        },
+        "groups": groups_tensors(found.groups, next_id=found.next_id),
+        SNAPSHOT: snapshot_tensors(found.snapshot),
+        **more,
+    }
+
+
+def without(state: Payload, *parts: str) -> Payload:
+    """Return ``state`` without some of its parts, itself if it has none of them."""
+    if not state.keys() & set(parts):
+        return state
+    return {part: tree for part, tree in state.items() if part not in parts}
+
+
+def groups_tensors(groups: Groups, *, next_id: int) -> Params:
+    """Return groups as state; ``next_id`` is the next lasting id never used."""
+    return {
+        "clients": torch.tensor(list(groups.clients)),
+        "labels": torch.from_numpy(groups.labels),
+        "weights": torch.from_numpy(groups.weights),
+        "ids": torch.tensor(list(groups.ids)),
+        "next-id": torch.tensor(next_id),
+    }
+
+
+def snapshot_tensors(snap: Snapshot) -> Params:
+    """Return a snapshot as state."""
+    sampled = {"sampled": torch.from_numpy(snap.sampled)}
+    return {
+        "clients": torch.from_numpy(snap.clients),
+        "labels": torch.from_numpy(snap.labels),
+        "similarity": torch.from_numpy(snap.similarity),
+        **({} if snap.complete else sampled),
     }
 
 
@@ -60,10 +81,13 @@ def groups_of(state: Payload) -> Groups | None:
     )
 
 
-def snapshot_of(state: Payload) -> Snapshot | None:
-    """Return the snapshot of the last refresh, if there was one."""
-    if "snapshot" not in state:
+def snapshot_of(state: Payload, part: str = SNAPSHOT) -> Snapshot | None:
+    """Return the snapshot of the last refresh, if there was one; or that of raw heads.
+
+    ``part`` is ``SNAPSHOT`` or ``RAW``.
+    """
+    if part not in state:
         return None
-    snap = {name: leaf.numpy() for name, leaf in state["snapshot"].items()}
+    snap = {name: leaf.numpy() for name, leaf in state[part].items()}
     sampled = snap.get("sampled", snap["clients"])
     return Snapshot(snap["clients"], snap["labels"], sampled, snap["similarity"])

@@ -24,11 +24,6 @@ def summed(bank: Bank) -> Payload:
     return {GRAM: {"sum": torch.from_numpy(summed_gram(bank_grams(bank)))}}
 
 
-def without_sum(state: Payload) -> Payload:
-    """Return ``state`` as it is between rounds."""
-    return {part: tree for part, tree in state.items() if part != GRAM}
-
-
 def subspace_of(state: Payload, *, energy: float, rank: int) -> Subspace:
     """Return the common directions between the two phases."""
     total = state[GRAM]["sum"].numpy()

@@ -28,6 +28,11 @@ class Snapshot:
     sampled: Labels
     similarity: Array
 
+    @property
+    def complete(self) -> bool:
+        """Whether all clients are sampled."""
+        return len(self.sampled) == len(self.clients)
+
 
 @dataclass(frozen=True)
 class Thresholds:

@@ -13,6 +13,7 @@ from fedapp.report.group_accuracy import group_accuracy
 from fedapp.report.group_figures import refresh_lines, similarity_matrix
 from fedapp.report.map_figure import descriptor_map
 from fedapp.report.membership_figure import last_weights, membership_bars
+from fedapp.report.prototype_album import prototype_album
 from fedapp.report.similarity import (
     Similarity,
     head_similarity,
@@ -23,6 +24,7 @@ from fedapp.report.statistic_figures import (
     read_statistics,
     statistics_map,
 )
+from fedapp.report.swap_figures import swap_figures
 from fedapp.report.timeline import assigned, group_colours, group_timeline
 
 
@@ -62,6 +64,9 @@ def _figures(run: RunData, missing: list[str]) -> Iterator[Drawn]:
     yield from _statistics(run, missing)
     if run.refreshes:
         yield from _group_figures(run, names, missing)
+    yield from swap_figures(run.path, latent_of(run), missing)
+    if run.prototypes:
+        yield from prototype_album(run, missing)
     if summary.seconds.total > 0:
         yield costs(summary.traffic, summary.seconds)
 

@@ -103,6 +103,14 @@ def canvas(
     return figure, [line[0] for line in grid]
 
 
+def side_by_side(height: float) -> "tuple[Figure, list[Axes]]":
+    """Return a figure ``height`` inches high with two panels beside each other."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    return figure, list(figure.subplots(1, 2))
+
+
 def files_of(figure: "Figure") -> tuple[str, bytes]:
     """Return a figure as SVG and as PNG, without dates."""
     svg, png = io.StringIO(), io.BytesIO()

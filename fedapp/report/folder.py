@@ -19,7 +19,9 @@ from fedapp.report.parts import (
     Summary,
     TimeRow,
 )
+from fedapp.report.prototype_parts import BANKS, PseudoRow, RoundRow
 from fedapp.report.reading import (
+    Row,
     check,
     check_types,
     read_config,
@@ -51,6 +53,8 @@ class RunData:
     ages: tuple[AgeRow, ...]
     newcomers: tuple[NewcomerRow, ...]
     missing: tuple[str, ...]
+    prototypes: tuple[RoundRow, ...] = ()
+    pseudo: tuple[PseudoRow, ...] = ()
 
     @property
     def clients(self) -> int:
@@ -147,5 +151,21 @@ def load(path: Path) -> RunData:
         spectrum=read_rows(path, f"{HDC_FL}/spectrum.csv", SpectrumRow, missing, ""),
         ages=read_rows(path, f"{HDC_FL}/ages.csv", AgeRow, missing, ""),
         newcomers=read_rows(path, f"{HDC_FL}/newcomers.csv", NewcomerRow, missing, ""),
+        prototypes=_table(path, settings, "rounds.csv", RoundRow, missing),
+        pseudo=_table(path, settings, "pseudo_labels.csv", PseudoRow, missing),
         missing=tuple(missing),
     )
+
+
+def _table(
+    path: Path,
+    settings: Mapping[str, Scalar],
+    name: str,
+    kind: type[Row],
+    missing: list[str],
+) -> tuple[Row, ...]:
+    """Return a table of a prototype method, if the run is of one and has it."""
+    method = str(settings.get("method", ""))
+    if method not in BANKS:
+        return ()
+    return read_rows(path, f"{method}/{name}", kind, missing, "")

@@ -96,6 +96,7 @@ class Summary(Part):
     unseen: Unseen | None = None
     per_client: tuple[ClientResult, ...] = ()
     traffic: Traffic = Traffic()
+    traffic_vs_fedavg: float | None = None
     seconds: Seconds = Seconds()
     failures: tuple[Dropped, ...] = ()
 
@@ -183,3 +184,14 @@ class AgeRow(Part):
     client: Number
     age: Number
     in_prototypes: bool
+
+
+class SwapRow(Part):
+    """One row of hdc-fl/swap.csv."""
+
+    target: Number
+    donor: Number
+    similarity: float
+    gain: float
+    same_latent_group: bool
+    same_group: bool

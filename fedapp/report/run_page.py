@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fedapp.report import run_sections
+from fedapp.report import run_sections, studies
 from fedapp.report.client_table import client_table
 from fedapp.report.curves import other_models, points
 from fedapp.report.drawing import Drawn
@@ -54,6 +54,7 @@ def run_page(run: RunData, drawn: Sequence[Drawn], missing: Sequence[str]) -> st
         section("Groups", *([tag("div", *groups, class_="figures")] * bool(groups))),
         section("Clients", client_table(run)),
         section("Unseen clients", *run_sections.unseen(run)),
+        *studies.sections(run.path),
         section("Settings", *run_sections.settings(run)),
         section("Dropped replies", *run_sections.failures(run)),
         section("What the server saw of heads", tag("p", told)) if told else Html(""),

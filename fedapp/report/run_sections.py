@@ -100,6 +100,13 @@ def costs(run: RunData) -> Iterator[Html]:
         ],
     ]
     yield table("Traffic of all clients", ["what", "size", "bytes"], rows)
+    share = run.summary.traffic_vs_fedavg
+    if share is not None:
+        yield tag(
+            "p",
+            f"Training traffic is {100 * share:.3g} % of what FedAvg sends with the "
+            "same model, clients and rounds.",
+        )
     spent = {
         "startup": seconds.startup,
         "training rounds": seconds.train,
@@ -121,10 +128,12 @@ def data_notes(run: RunData) -> Iterator[Html]:
     held = run.manifest
     train = sum(len(plan.train) for plan in held.clients)
     test = sum(len(plan.test) for plan in held.clients)
+    hidden = sum(len(plan.unlabelled) for plan in held.clients)
+    more = f", {hidden} unlabelled" if hidden else ""
     yield tag(
         "p",
         f"{held.name}: {held.classes} classes, {len(held.clients)} clients, {train} "
-        f"training and {test} test samples; content key ",
+        f"training and {test} test samples{more}; content key ",
         tag("code", held.key[:16]),
         ".",
     )

@@ -13,7 +13,9 @@ from fedapp.statistics.moments import class_contrasts, class_moments, scaled_to
 from fedapp.statistics.rows import (
     Floats,
     balanced_scale,
+    images_of,
     labels_of,
+    low_frequencies,
     pixels_of,
     with_labels,
 )
@@ -42,15 +44,18 @@ LabelScale = Literal["auto", "one", "balanced"]
 StatMode = Annotated[
     Mode, Field(description="statistic that conditions the model; docs/methods.md")
 ]
+Agreement = Annotated[
+    Literal["auto", "always", "never"],
+    Field(description="standardise s by constants agreed on once; auto: moments only"),
+]
 Length = Annotated[int, Field(ge=1, le=4096, description="numbers in the statistic")]
 
 PROJECTED = 40
 """Dimensions that ``eig-rp`` keeps."""
 FEATURES = 16
 """Projections of an image that moments are taken of."""
-
-AGREEING = ("moments", "shuffled")
-"""Modes for which clients tell the server of their statistics, once."""
+SIDE_FEATURES = 4
+"""Cosines of each side of an image, per channel, that contrasts are taken of."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,12 @@ class Recipe:
         """Return a matrix of standard normal numbers, the same for all clients."""
         key = [self.seed, zlib.crc32(name.encode()), *shape]
         return np.random.default_rng(key).standard_normal(shape)
+
+    def mix(self, width: int) -> Floats:
+        """Return a public matrix (width, length) with orthonormal columns or rows."""
+        drawn = self.public("mix", max(width, self.length), min(width, self.length))
+        base: Floats = np.linalg.qr(drawn)[0]
+        return base if width >= self.length else base.T
 
 
 def statistic(
@@ -85,14 +96,18 @@ def statistic(
     if mode == "cluster-onehot":
         return _marked(group, length)
     with threadpool_limits(limits=1):
-        pixels, labels = pixels_of(samples), labels_of(samples)
-        if mode in ("moments", "moments-local", "contrasts"):
+        labels = labels_of(samples)
+        if mode == "contrasts":
+            features = low_frequencies(images_of(samples), SIDE_FEATURES)
+            values = class_contrasts(features, labels, classes)
+            return scaled_to(values @ recipe.mix(len(values)), length**0.5)
+        pixels = pixels_of(samples)
+        if mode in ("moments", "moments-local"):
             project = recipe.public("features", pixels.shape[1], FEATURES)
             features = pixels @ project / np.sqrt(pixels.shape[1])
-            take = class_contrasts if mode == "contrasts" else class_moments
-            values = take(features, labels, classes)
-            mix = recipe.public("moments", len(values), length)
-            found = values @ mix / np.sqrt(len(values))
+            values = class_moments(features, labels, classes)
+            found = values @ recipe.public("moments", len(values), length)
+            found /= np.sqrt(len(values))
             return found if mode == "moments" else scaled_to(found, length**0.5)
         scale = _label_scale(recipe, pixels.shape[1], classes)
         rows = with_labels(pixels, labels, classes, scale)

@@ -25,13 +25,35 @@ def problems(folder: Path, *cells: Any, **changes: Any) -> list[str]:
         (
             {"measure": "final-acuracy"},
             "measure = 'final-acuracy': expected one of final-accuracy, "
-            "weighted-accuracy, worst-accuracy, bottom20-accuracy, accuracy-gap; "
-            "did you mean 'final-accuracy'?",
+            "weighted-accuracy, worst-accuracy, bottom20-accuracy, accuracy-gap, "
+            "latent-ari, unseen-accuracy, newcomer-accuracy, donor-swap, grouping; "
+            "did you mean "
+            "'final-accuracy'?",
+        ),
+        (
+            {"measure": "latent-arj"},
+            "measure = 'latent-arj': expected one of final-accuracy, "
+            "weighted-accuracy, worst-accuracy, bottom20-accuracy, accuracy-gap, "
+            "latent-ari, unseen-accuracy, newcomer-accuracy, donor-swap, grouping; "
+            "did you mean "
+            "'latent-ari'?",
+        ),
+        (
+            {"measure": "unseen-accuracy"},
+            "cell 'a': measure = 'unseen-accuracy' needs data.unseen-clients above 0",
         ),
     ],
 )
 def test_a_wrong_key_of_the_file(tmp_path: Path, changes: dict[str, Any], line: str):
     assert problems(tmp_path, cell("a"), **changes) == [f"table.toml: {line}"]
+
+
+def test_places_are_among_accuracies(tmp_path: Path):
+    own = {"data.unseen-clients": 1}
+    changes = {"measure": "newcomer-accuracy", "also": ["rank", "seconds"]}
+    assert problems(tmp_path, cell("a", set=own), **changes) == [
+        "table.toml: also: 'rank' goes with measures of accuracy only"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Where cluster models start, and how well one fits a client."""
+"""Where cluster models start, their means, and how well one fits a client."""
 
 import math
 
@@ -7,9 +7,16 @@ import torch
 from conftest import line_model, line_task
 from torch import nn
 
-from fedapp.clusters import cluster_models, cluster_starts, lowest, mean_loss
+from fedapp.clusters import (
+    cluster_means,
+    cluster_models,
+    cluster_starts,
+    lowest,
+    mean_loss,
+)
 from fedapp.data.samples import Samples
 from fedapp.models import Classifier, ImageShape, build, state_of
+from fedapp.params import weighted_mean
 
 INITIAL = {"w": torch.tensor([1.0])}
 
@@ -99,3 +106,29 @@ def test_measuring_a_loss_moves_no_buffer():
         torch.equal(before[name], leaf) for name, leaf in state_of(model).items()
     )
     assert before["encoder.1.num_batches_tracked"] == 0
+
+
+def tree(value):
+    return {"w": torch.tensor([value])}
+
+
+def test_a_cluster_is_the_mean_of_its_own_replies_and_an_empty_one_stays():
+    models = [tree(1.0), tree(-7.0), tree(0.5)]
+    replies = [
+        (tree(2.0), {0: 10}),
+        (tree(6.0), {0: 30, 2: 3.0}),
+        (tree(-2.0), {2: 1.0, 1: 0.0}),
+    ]
+    after = cluster_means(models, replies)
+    expected = [(2 * 10 + 6 * 30) / 40, -7.0, (6 * 3 - 2) / 4]
+    assert [m["w"].item() for m in after] == expected
+    assert after[1] is models[1]
+
+
+def test_one_cluster_of_all_is_the_weighted_mean_bit_for_bit():
+    generator = torch.Generator().manual_seed(1)
+    trees = [{"w": torch.randn(50, generator=generator)} for _ in range(3)]
+    (found,) = cluster_means(
+        [trees[0]], [(t, {0: n}) for t, n in zip(trees, (3, 1, 7), strict=True)]
+    )
+    assert torch.equal(found["w"], weighted_mean(trees, (3, 1, 7))["w"])

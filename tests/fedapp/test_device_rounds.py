@@ -336,3 +336,45 @@ def test_devices_with_other_data_are_refused_by_name(devices, tmp_path, images, 
         devices("differ", change={"ben": {"data-path": str(other)}})
     assert "'anna', 'cleo': 1x8x8" in str(caught.value)
     assert words in str(caught.value)
+
+
+def test_devices_may_have_models_of_their_own(devices):
+    found = devices(
+        "models",
+        change={"anna": {"model-name": "cnn-small"}, "ben": {"model-name": "cnn"}},
+        method="fedsap",
+        model__projection=16,
+        rounds__count=2,
+    )
+    assert found.summary["status"] == "completed"
+    assert "Models: cnn-small: anna; cnn: ben; mlp: cleo" in found.log
+    assert found.summary["failures"] == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        (
+            {"method": "fedsap"},
+            r"client anna \(mlp\) has 200 .* client ben \(cnn\) 512",
+        ),
+        ({"method": "fedavg"}, r"'fedavg' needs the same model .*cnn: ben"),
+    ],
+)
+def test_models_that_do_not_go_together_are_refused_with_names(
+    devices, settings, problem
+):
+    with pytest.raises(Exception, match=problem):
+        devices("refused", change={"ben": {"model-name": "cnn"}}, **settings)
+
+
+def test_one_other_model_for_all_devices_serves_any_method(devices):
+    own = {name: {"model-name": "cnn-small"} for name in ("anna", "ben", "cleo")}
+    found = devices("small", change=own, method="fedavg", rounds__count=1)
+    plain = devices("plain", method="fedavg", model__name="cnn-small", rounds__count=1)
+    assert found.model == plain.model
+
+
+def test_a_device_with_an_unknown_model_takes_no_part(devices):
+    with pytest.raises(Exception, match=r"client 'ben': model-name 'cnnn' in the node"):
+        devices("unknown", change={"ben": {"model-name": "cnnn"}})

@@ -1,6 +1,7 @@
 import time
 
 import pytest
+import torch
 from flwr.app import Message, MessageType, RecordDict
 from post import Post, nothing
 
@@ -119,6 +120,14 @@ def test_larger_clients_are_asked_first_and_replies_keep_their_order(inside_a_ru
     assert [nodes.index(m.metadata.dst_node_id) for m in pushed] == [1, 3, 0, 2]
     assert [task.client for task, _ in answers] == [0, 1, 2, 3]
     assert all(reply is not None for _, reply in answers)
+
+
+def test_messages_of_one_client_may_hold_different_tensors():
+    # Compared by value, tensors of several elements would be neither equal nor not.
+    tasks = [Task(0, {"model": {"w": torch.full((2,), v)}}) for v in (1.0, 2.0, 3.0)]
+    asks = [(task, Message(RecordDict(), 7, MessageType.TRAIN)) for task in tasks]
+    found = exchange(Post(), asks, window=3, seconds=5, alive=nothing, stagger=0.01)
+    assert [task.payload["model"]["w"][0].item() for task, _ in found] == [1, 2, 3]
 
 
 RAY = """<class 'ray.exceptions.ActorDiedError'>:<'The actor died unexpectedly.

@@ -408,6 +408,50 @@ def test_a_phase_sees_the_state_that_the_phase_before_left():
     torch.testing.assert_close(strategy.params["w"], expected)
 
 
+class Preparing(Estimating):
+    """The same, but that to estimate is not to train."""
+
+    def trains(self, turn):
+        return turn.phase == "train"
+
+
+def estimating(*clients_that_fail):
+    """Return clients that estimate themselves by number, and move."""
+
+    def train(client, received, cfg, scalars):
+        if cfg["phase"] == "train":
+            return moved(client, received)
+        if client in clients_that_fail:
+            raise RuntimeError("disk full")
+        return Update({}, 1, {"estimate": float(client)})
+
+    return train
+
+
+@pytest.mark.parametrize(
+    ("rule", "trained"), [(Preparing, {2, 3}), (Estimating, {*range(4)})]
+)
+def test_who_takes_part_in_a_phase_that_trains_nobody_has_not_trained(rule, trained):
+    strategy = Lab(estimating(), 4).run(rule())
+    assert strategy.ledger.last_trained == dict.fromkeys(sorted(trained), 1)
+
+
+def test_a_phase_that_trains_nobody_may_lack_replies():
+    strategy = Lab(estimating(0, 1), 4).run(Preparing(min_replies=0.6))
+    assert strategy.ledger.last_trained == {2: 1, 3: 1}
+    assert [failure.client for failure in strategy.ledger.failures] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("rule", "share"),
+    [(Preparing, 1.0), (Preparing, 0.0), (Estimating, 0.6)],
+    ids=["all-are-asked-for", "in-simulation-0-is-1", "it-trains"],
+)
+def test_other_phases_may_not(rule, share):
+    with pytest.raises(RunStopped, match="round 1, phase estimate: 2 of 4"):
+        Lab(estimating(0, 1), 4).run(rule(min_replies=share))
+
+
 def test_the_steps_of_a_round_are_numbered_for_clients():
     seen = []
 

@@ -10,7 +10,7 @@ from fedapp.params import select
 from strategies.fedper import FedPer
 
 POINTS = [[(1.0, 1.0)], [(1.0, 2.0)] * 3]
-RULE = LocalFedBABU(tune_epochs=1, tune_part="all")
+RULE = LocalFedBABU(tune_epochs=1, tune_part="all", tune_rate=1.0)
 
 
 def client(points, encoder=1.0, **changes):
@@ -51,6 +51,16 @@ def test_one_step_of_tuning_by_hand():
     assert found == pytest.approx(expected, abs=1e-6)
 
 
+def test_tuning_has_a_rate_of_its_own_and_training_has_not():
+    rule = LocalFedBABU(tune_epochs=1, tune_part="all", tune_rate=0.25)
+    _, model = scored(rule, client([(1.0, 2.0)]))
+    # e + .025 * 1.5 * .5 and h + .025 * 1.5 * 1.
+    assert model["encoder.weight"].item() == pytest.approx(1.01875)
+    assert model["head.weight"].item() == pytest.approx(0.5375)
+    update, _ = rule.train(client([(1.0, 2.0)]), {})
+    assert update.sent["encoder"]["weight"].item() == pytest.approx(1.075)
+
+
 def test_training_neither_moves_nor_sends_nor_keeps_a_head():
     # normed_task has momentum and weight decay.
     task = normed_client(epochs=3)
@@ -87,14 +97,14 @@ def test_two_evaluations_give_the_same_model_and_leave_what_was_received():
 @pytest.mark.parametrize(("part", "frozen"), [("head", "encoder"), ("encoder", "head")])
 def test_only_the_part_that_is_asked_for_is_tuned(part, frozen):
     task = normed_client()
-    _, model = scored(LocalFedBABU(2, part), task)
+    _, model = scored(LocalFedBABU(2, part, 1.0), task)
     for name, leaf in task.initial.items():
         assert torch.equal(leaf, model[name]) == name.startswith(frozen), name
 
 
 def test_without_epochs_of_tuning_the_shared_model_is_scored():
     task = normed_client()
-    _, model = scored(LocalFedBABU(0, "all"), task)
+    _, model = scored(LocalFedBABU(0, "all", 1.0), task)
     assert all(torch.equal(model[name], leaf) for name, leaf in task.initial.items())
 
 
@@ -102,7 +112,7 @@ def test_without_epochs_of_tuning_the_shared_model_is_scored():
 def test_tuning_that_diverges_is_undone_and_flagged(epochs):
     # One step: the loss is still finite, the weights no longer are.
     task = client([(1.0, 1e10)], lr=1e30)
-    name, model = scored(LocalFedBABU(epochs, "all"), task)
+    name, model = scored(LocalFedBABU(epochs, "all", 1.0), task)
     assert name == "untuned"
     assert model["encoder.weight"].item() == 1.0
     assert model["head.weight"].item() == 0.5

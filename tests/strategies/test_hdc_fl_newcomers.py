@@ -308,7 +308,8 @@ def test_without_the_setting_there_is_no_trace_of_newcomers(run):
     done = run("hdc-fl", **SETTINGS)
     assert not (done.path / "hdc-fl/newcomers.csv").exists()
     state = done.tensors("final/state.safetensors")
-    assert set(state) == {"initial-head", "gate", "groups", "snapshot"}
+    parts = {"initial-head", "gate", "groups", "snapshot", "raw-snapshot"}
+    assert set(state) == parts
     assert {row["model"] for row in done.rows("metrics.csv")} == {"personal"}
 
 

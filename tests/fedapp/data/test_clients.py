@@ -242,3 +242,32 @@ def test_the_cache_forgets_what_was_used_longest_ago():
     assert built == ["a", "b", "c", "b"]
     small = ClientCache(limit=10)
     assert len(small.get("d", lambda: build("d")).train) == 10
+
+
+def test_hidden_labels_are_a_part_of_the_training_samples(images):
+    whole = manifest(images, label_fraction=1.0)
+    some = manifest(images, label_fraction=0.25)
+    assert whole == manifest(images)
+    assert "unlabelled" not in whole.to_json()
+    assert "label-fraction" not in whole.to_json()
+    assert Manifest.from_json(some.to_json()) == some
+    for client, (plan, before) in enumerate(
+        zip(some.clients, whole.clients, strict=True)
+    ):
+        assert sorted((*plan.train, *plan.unlabelled)) == sorted(before.train)
+        assert plan.test == before.test
+        assert plan.classes == before.classes
+        data = client_samples(images, some, client)
+        assert data.train.labels.tolist() == images.labels[list(plan.train)].tolist()
+        hidden = images.labels[list(plan.unlabelled)].tolist()
+        assert data.unlabelled.labels.tolist() == hidden
+    assert client_samples(images, whole, 0).unlabelled is None
+
+
+def test_a_device_hides_labels_as_well(images):
+    arguments = {"test_fraction": 0.5, "seed": 0, "augment": False}
+    whole = local_samples(images, **arguments)
+    some = local_samples(images, **arguments, label_fraction=0.25)
+    assert len(some.train) + len(some.unlabelled) == len(whole.train)
+    assert torch.equal(some.test.images, whole.test.images)
+    assert len(some.train) == pytest.approx(0.25 * len(whole.train), abs=CLASSES)

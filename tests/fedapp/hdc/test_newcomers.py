@@ -9,6 +9,7 @@ from fedapp.hdc import newcomers
 from fedapp.hdc.described import from_heads
 from fedapp.hdc.diagnostics import DIRECTIONS, ages, silhouettes, spectrum
 from fedapp.hdc.refresh import Refresh, refresh
+from fedapp.hdc.refresh_state import without
 from fedapp.hdc.sample import sample_positions
 from fedapp.hdc.stability import Gate, Thresholds
 
@@ -90,7 +91,7 @@ def test_state_holds_the_memberships_and_forgets_them_alone():
     assert list(back) == [7, 4]
     for client, place in places.items():
         assert back[client].tolist() == place.weights.tolist()
-    assert newcomers.without_places(state) == {"gate": {}}
+    assert without(state, newcomers.PHASE) == {"gate": {}}
     assert newcomers.places_state({}) == {}
 
 

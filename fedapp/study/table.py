@@ -1,0 +1,28 @@
+"""Tables of a study in the run folder, read and written whole."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from fedapp.files import write_text
+
+Cell = int | float | str | bool | None
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, Cell]]) -> None:
+    """Replace a CSV file by ``rows``, of which there is at least one, in one step."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(path, text.getvalue())
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a CSV file; none if there is no such file."""
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            return list(csv.DictReader(stream))
+    except FileNotFoundError:
+        return []

@@ -45,7 +45,8 @@ class LocalTask:
     what the method says. ``initial`` is the state every client and method of an
     experiment starts from. ``received`` and ``scalars`` are what the server sent in
     ``phase`` of ``round`` (from 1). ``labelled`` and ``unlabelled`` are training
-    samples; test samples never reach an algorithm.
+    samples; test samples never reach an algorithm. ``simulated`` is False on a device,
+    where noise that protects somebody must not follow from the seed.
     """
 
     model: Classifier
@@ -65,6 +66,7 @@ class LocalTask:
     momentum: float = 0.0
     weight_decay: float = 0.0
     bfloat16: bool = False
+    simulated: bool = True
     loss: Loss = functional.cross_entropy
 
     @property

@@ -69,7 +69,7 @@ class Checkpoints:
             "tables": dict(commit.tables),
             "books": dict(commit.books),
         }
-        write_json(self._path(commit.round, ".json"), facts)
+        write_json(self._path(commit.round, ".json"), facts, indent=None)
         for old in self.rounds()[:-KEPT]:
             self._delete(old)
 

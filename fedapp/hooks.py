@@ -5,7 +5,7 @@ picture.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from fedapp.algorithm import Update
 from fedapp.params import Params, Payload
@@ -14,6 +14,11 @@ from fedapp.turn import Expected, State, Task, Turn, specs_of
 
 class Hooks(ABC):
     """What a method may decide; all but ``update`` have a default."""
+
+    @classmethod
+    def conflicts(cls, table: Mapping[str, object]) -> list[str]:
+        """Return a line for each of the method's settings that another rules out."""
+        return []
 
     def init(self, initial: Params) -> tuple[Params, State]:
         """Return what the server starts from, given the common initial model."""

@@ -281,6 +281,8 @@ def check_settings(flat: Flat) -> Settings:
         parse_shift(settings.data.shift, settings.data.shift_groups)
     except ValueError as error:
         problems.append(str(error))
+    if ours:
+        problems += method.server.conflicts(settings.table)
     if problems:
         raise SettingsError("\n".join(problems))
     if method.plugin is not None:

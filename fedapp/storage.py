@@ -6,7 +6,7 @@ from pathlib import Path
 from fedapp.bank import Bank
 from fedapp.checkpoint import Checkpoints, Commit
 from fedapp.run_folder import RunFolder
-from fedapp.versions import Versions
+from fedapp.versions import Version, Versions, owner_name
 
 
 class Storage:
@@ -14,6 +14,9 @@ class Storage:
 
     def __init__(self, folder: RunFolder | None) -> None:
         self.folder = folder
+        self._held: dict[int, Version] = {}
+        self._several: set[int] = set()
+        """Clients that may have more than one version of their memory."""
         if folder is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="fedapp-bank-")
             self.bank = Bank(Path(self._temporary.name))
@@ -35,6 +38,7 @@ class Storage:
         done = commit.round if commit is not None else 0
         self.bank.restore(commit.bank if commit is not None else {}, committed=done)
         self._memory.forget(after=done)
+        self._several = set(commit.held) if commit is not None else set()
         return commit
 
     def write(self, commit: Commit) -> None:
@@ -44,5 +48,15 @@ class Storage:
         self._checkpoints.write(commit)
         commits = self.commits()
         self.bank.commit(commit.round, commits=commits)
-        for owner in self._memory.owners():
-            self._memory.prune(owner, commits=commits, running=commit.round + 1)
+        held = commit.held
+        self._several |= {c for c, v in held.items() if self._held.get(c) != v}
+        self._held = dict(held)
+        for client in sorted(self._several):
+            left = self._memory.prune(
+                owner_name(client),
+                commits=commits,
+                running=commit.round + 1,
+                held=held[client],
+            )
+            if left < 2:
+                self._several.remove(client)

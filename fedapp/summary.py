@@ -24,15 +24,12 @@ def results(
     Accuracies are None if nothing was evaluated.
     """
     scores = ledger.main_scores()
-    unseen = [s.accuracy for s in scores if s.client >= ledger.unseen_from]
     accuracy: Mapping[str, float | None] = dict.fromkeys(ACCURACIES)
     if scores:
         accuracy = ledger.accuracy()
     return {
         "accuracy": accuracy,
-        "unseen": {"clients": len(unseen), "mean": sum(unseen) / len(unseen)}
-        if unseen
-        else None,
+        "unseen": _unseen(ledger),
         "per_client": [
             {
                 "client": score.client,
@@ -48,6 +45,23 @@ def results(
         "traffic": {name: ledger.traffic.get(key, 0) for name, key in TRAFFIC.items()},
         "failures": [asdict(failure) for failure in ledger.failures],
     }
+
+
+def _unseen(ledger: Ledger) -> dict[str, Any] | None:
+    """Return how unseen clients did with the method's own model, and with each."""
+    own = [s.accuracy for s in ledger.main_scores() if s.client >= ledger.unseen_from]
+    if not own:
+        return None
+    models: dict[str, list[float]] = {}
+    for score in ledger.scores:
+        if score.client >= ledger.unseen_from:
+            models.setdefault(score.model, []).append(score.accuracy)
+    found = {model: _mean_and_worst(values) for model, values in models.items()}
+    return {"clients": len(own), **_mean_and_worst(own), "models": found}
+
+
+def _mean_and_worst(accuracies: Sequence[float]) -> dict[str, float]:
+    return {"mean": sum(accuracies) / len(accuracies), "worst": min(accuracies)}
 
 
 def against_fedavg(

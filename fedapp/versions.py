@@ -28,25 +28,36 @@ class Versions:
         self, owner: str, version: Version, payload: Payload, **notes: str
     ) -> None:
         """Store ``payload`` as ``version`` of ``owner``, in one step."""
-        write_tensors(self._path(owner, version), payload, **notes)
+        write_tensors(self.path(owner, version), payload, **notes)
 
-    def prune(self, owner: str, *, commits: Sequence[int], running: int) -> None:
+    def prune(
+        self,
+        owner: str,
+        *,
+        commits: Sequence[int],
+        running: int,
+        held: Version | None = None,
+    ) -> int:
         """Delete what neither the ``running`` round nor any of ``commits`` needs.
 
         The running round needs its own versions and the newest one before it; a commit
-        needs the newest version up to its round.
+        needs the newest version up to its round. Versions after ``held``, if that is
+        given, are in no commit and are left alone. Return how many versions are left.
         """
-        versions = self._versions(owner)
+        found = self._versions(owner)
+        versions = [v for v in found if held is None or v <= held]
         needed = {v for v in versions if v[0] >= running}
         for commit in (*commits, running - 1):
             needed |= set([v for v in versions if v[0] <= commit][-1:])
-        for version in set(versions) - needed:
-            self._path(owner, version).unlink(missing_ok=True)
+        unneeded = set(versions) - needed
+        for version in unneeded:
+            self.path(owner, version).unlink(missing_ok=True)
+        return len(found) - len(unneeded)
 
     def latest(self, owner: str, *, before: Version | None = None) -> TensorFile | None:
         """Return the newest version of ``owner``, below ``before`` if that is given."""
         found = [v for v in self._versions(owner) if before is None or v < before]
-        return TensorFile(self._path(owner, found[-1])) if found else None
+        return TensorFile(self.path(owner, found[-1])) if found else None
 
     def owners(self) -> list[str]:
         """Return all owners, sorted."""
@@ -59,16 +70,17 @@ class Versions:
         for owner in self.owners() if owners is None else owners:
             for version in self._versions(owner):
                 if version[0] > after:
-                    self._path(owner, version).unlink(missing_ok=True)
+                    self.path(owner, version).unlink(missing_ok=True)
 
     def drop(self, owner: str, *, after: Version, before: Version) -> None:
         """Delete the versions of ``owner`` between two others."""
         for version in self._versions(owner):
             if after < version < before:
-                self._path(owner, version).unlink(missing_ok=True)
+                self.path(owner, version).unlink(missing_ok=True)
 
-    def _path(self, owner: str, version: Version) -> Path:
-        return self.folder / owner / f"r{version[0]:06}-{version[1]:02}.safetensors"
+    def path(self, owner: str, version: Version) -> Path:
+        """Return where a version is, or would be."""
+        return self.folder / f"{owner}/r{version[0]:06}-{version[1]:02}.safetensors"
 
     def _versions(self, owner: str) -> list[Version]:
         home = self.folder / owner

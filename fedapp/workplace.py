@@ -211,6 +211,7 @@ def build_task(
         round=int(cfg["round"]),
         momentum=local.momentum,
         weight_decay=local.weight_decay,
+        simulated=who.simulated,
         bfloat16=local.precision == "bfloat16" and device.type == "cuda",
     )
     return task, data.test.to(device)

@@ -2,110 +2,119 @@
 
 No public paper page or code exists; the order of operations follows the specification,
 section 23. Training is FedPer's and never sees a personal encoder: those are formed
-for evaluation and deployment only. The server sees the clients' heads.
+for evaluation and deployment only. The server sees the clients' heads, or, with
+``exchange = "sketch"``, their Gram matrices and sketches.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from logging import INFO, getLogger
-from typing import Annotated, Literal
 
-import numpy as np
-from pydantic import Field
+import torch
 
-from fedapp.algorithm import Update
-from fedapp.bank import Row
-from fedapp.hdc.mixture import (
-    from_second_moments,
-    group_prototypes,
-    group_weights,
-    mix_encoders,
-    to_second_moments,
-)
-from fedapp.hdc.raw import MOST_CLIENTS, RawRefresh, raw_refresh
-from fedapp.hdc.refresh import MIN_CLIENTS, Refresh, refresh
+from fedapp.algorithm import Scalars, Update
+from fedapp.hdc import diagnostics, newcomers, sketch_phase
+from fedapp.hdc.bank_rows import bank_heads
+from fedapp.hdc.described import Described, from_heads
+from fedapp.hdc.geometry import check_geometry, geometry_specs
+from fedapp.hdc.grouping import NothingToGroup
+from fedapp.hdc.heads import Subspace
+from fedapp.hdc.personal import mixtures
+from fedapp.hdc.raw import RawRefresh, raw_refresh
+from fedapp.hdc.refresh import MIN_CLIENTS, refresh
 from fedapp.hdc.refresh_state import (
     RAW,
     gate_of,
     gate_tensors,
     groups_of,
     snapshot_of,
-    snapshot_tensors,
     state_of_refresh,
+    without,
 )
-from fedapp.hdc.stability import Gate, Thresholds, agreement
+from fedapp.hdc.settings import HdcFlSettings, conflicts
+from fedapp.hdc.sketch import SKETCH
+from fedapp.hdc.stability import Gate
 from fedapp.params import Params, Payload, WeightedMean, select
 from fedapp.strategy import RoundStrategy
-from fedapp.turn import Expected, State, Task, Turn, specs_of
+from fedapp.turn import Expected, Spec, State, Task, Turn, specs_of
 
 log = getLogger("flwr")
 
 
 @dataclass(kw_only=True)
-class HdcFl(RoundStrategy):
-    """FedPer, a bank of (encoder, head) per client, groups, personal encoders."""
+class HdcFl(HdcFlSettings, RoundStrategy):
+    """FedPer, a bank of (encoder, head) per client, groups, personal encoders.
 
-    refresh_every: Annotated[
-        int, Field(ge=1, description="rounds between refreshes; the last round has one")
-    ]
-    energy: Annotated[
-        float, Field(gt=0, le=1, description="share of head energy the subspace keeps")
-    ]
-    rank: Annotated[int, Field(ge=0, description="fixed subspace rank; 0: by energy")]
-    max_groups: Annotated[int, Field(ge=1, description="largest group count tried")]
-    min_silhouette: Annotated[
-        float, Field(ge=-1, le=1, description="below it all clients form one group")
-    ]
-    min_ari: Annotated[
-        float, Field(ge=-1, le=1, description="agreement with the refresh before")
-    ]
-    max_change: Annotated[
-        float, Field(ge=0, description="change of head similarities allowed")
-    ]
-    stable_refreshes: Annotated[
-        int, Field(ge=1, description="stable refreshes in a row that activate")
-    ]
-    min_head_change: Annotated[
-        float,
-        Field(ge=0, description="median move of heads from their start, relative"),
-    ]
-    activation: Annotated[
-        Literal["stable", "always"],
-        Field(description="when personal encoders are used"),
-    ]
-    force_final: Annotated[
-        bool, Field(description="use them in the last round in any case")
-    ]
-    latch: Annotated[bool, Field(description="once active, stay active")]
-    temperature: Annotated[
-        float, Field(gt=0, description="soft-max temperature of memberships")
-    ]
-    mix: Annotated[
-        float, Field(ge=0, le=1, description="1: group mixture, 0: own encoder")
-    ]
-    max_age: Annotated[
-        int,
-        Field(ge=0, description="rounds until an entry leaves prototypes; 0: never"),
-    ]
-    bn_variance: Annotated[
-        Literal["linear", "total"],
-        Field(
-            description="mix BatchNorm variances linearly, or as a mixture's variance"
-        ),
-    ]
+    With ``exchange`` sketch the bank has (encoder, geometry), and rounds with a refresh
+    have a second phase: all clients with a row get the common directions and answer
+    with a sketch. One that does not is in no group until the next refresh. With
+    ``newcomer_epochs`` rounds that evaluate end with a phase in which clients that
+    never trained send a fitted head.
+    """
+
+    @classmethod
+    def conflicts(cls, table: Mapping[str, object]) -> list[str]:
+        return list(conflicts(table))
 
     def init(self, initial: Params) -> tuple[Params, State]:
         return select(initial, "encoder"), {"initial-head": select(initial, "head")}
 
+    def phases(self, turn: Turn) -> Sequence[str]:
+        asks = self.exchange == "sketch" and self._due(turn)
+        evaluates = turn.round % self.evaluate_every == 0 or turn.last
+        some = len(turn.bank.clients()) < turn.num_clients
+        late = self.newcomer_epochs > 0 and evaluates and some
+        return ("train", *[SKETCH] * asks, *[newcomers.PHASE] * late)
+
+    def trains(self, turn: Turn) -> bool:
+        return turn.phase == "train"
+
+    def participants(self, state: State, turn: Turn) -> Sequence[int]:
+        if turn.phase == "train":
+            return turn.sampled
+        known = turn.bank.clients(fresh=True)
+        if turn.phase == SKETCH:
+            return known if len(known) >= MIN_CLIENTS else ()
+        # Who trained has a head to lose, even if its row of the bank was lost.
+        return sorted({*range(turn.num_clients)} - {*known, *turn.last_trained})
+
     def broadcast(self, params: Params, state: State, turn: Turn) -> Payload:
+        if turn.phase == SKETCH:
+            directions = torch.from_numpy(self._subspace(state).directions)
+            return {"directions": {"weight": directions.float()}}
         return {"encoder": params}
 
+    def tasks(self, params: Params, state: State, turn: Turn) -> Iterator[Task]:
+        epochs: Scalars = {}
+        if turn.phase == newcomers.PHASE:
+            alone = self.newcomer_alone_epochs if turn.last else 0
+            epochs = {"epochs": self.newcomer_epochs, "alone-epochs": alone}
+        for task in super().tasks(params, state, turn):
+            yield task._replace(scalars=epochs)
+
     def expects(self, params: Params, state: State, turn: Turn) -> Expected:
-        return {"encoder": specs_of(params), "head": specs_of(state["initial-head"])}
+        if turn.phase == SKETCH:
+            return {"sketch": {"numbers": Spec((self.sketch_length,))}}
+        head = specs_of(state["initial-head"])
+        if turn.phase == newcomers.PHASE:
+            return {"head": head}
+        if self.exchange == "sketch":
+            geometry = geometry_specs(len(state["initial-head"]["weight"]))
+            return {"encoder": specs_of(params), "geometry": geometry}
+        return {"encoder": specs_of(params), "head": head}
+
+    def check(self, update: Update, state: State, turn: Turn) -> None:
+        if "geometry" in update.sent:
+            check_geometry(update.sent["geometry"])
 
     def update(
         self, params: Params, state: State, updates: Iterable[Update], turn: Turn
     ) -> tuple[Params, State]:
+        if turn.phase == SKETCH:
+            return params, self._sketched(state, updates, turn)
+        if turn.phase == newcomers.PHASE:
+            return params, self._place(state, updates, turn)
+        state = without(state, newcomers.PHASE)
         mean = WeightedMean()
         for update in updates:
             turn.bank.write(
@@ -113,159 +122,140 @@ class HdcFl(RoundStrategy):
                 update.sent,
                 num_examples=update.num_examples,
                 round=turn.round,
+                precision=self.bank_precision,
             )
             mean.add(update.sent["encoder"], update.num_examples)
-        if turn.round % self.refresh_every == 0 or turn.last:
-            state = self._refresh(state, turn)
+        if self._due(turn):
+            state = self._after_training(state, turn)
         return mean.value(), state
 
     def personal(
         self, params: Params, state: State, clients: Iterable[int], turn: Turn
     ) -> Iterator[Task]:
         """Yield each client's mixture, formed one at a time from the bank as it is."""
-        groups = groups_of(state)
-        if groups is None or not self._active(state, turn):
-            for client in clients:
-                yield Task(client, {"encoder": params}, {"personalised": False})
-            return
-        rows = [row(turn, client) for client in groups.clients]
-        counts = np.array([r.num_examples if self._fresh(r, turn) else 0 for r in rows])
-        trees = (
-            (int(label), float(count), self._to_mix(r.part("encoder")))
-            for r, label, count in zip(rows, groups.labels, counts, strict=True)
-        )
-        prototypes = group_prototypes(trees, len(groups.ids))
-        weights = group_weights(groups.weights, groups.labels, counts)
-        place = {client: index for index, client in enumerate(groups.clients)}
+        found, groups = None, groups_of(state)
+        if groups is not None and self._active(state, turn):
+            members = set(groups.clients)
+            found = mixtures(
+                turn.bank,
+                groups,
+                newcomers.late(turn.bank, state, members, temperature=self.temperature),
+                params,
+                mix=self.mix,
+                since=turn.round - self.max_age if self.max_age else 0,
+                moments=self.bn_variance == "total",
+            )
+            if found is None:
+                log.log(
+                    INFO,
+                    "[round %s] no entry in a group is whole and at most "
+                    "hdc-fl.max-age = %s rounds old; all are given the shared encoder",
+                    turn.round,
+                    self.max_age,
+                )
         for client in clients:
-            if client not in place:
-                yield Task(client, {"encoder": params}, {"personalised": False})
-                continue
-            own = self._to_mix(rows[place[client]].part("encoder"))
-            mixed = mix_encoders(prototypes, weights[place[client]], own, mix=self.mix)
-            encoder = self._from_mix(mixed, params)
-            yield Task(client, {"encoder": encoder}, {"personalised": True})
+            mixed = found.encoder(client) if found is not None else None
+            encoder = params if mixed is None else mixed
+            yield Task(
+                client, {"encoder": encoder}, {"personalised": mixed is not None}
+            )
+
+    def _due(self, turn: Turn) -> bool:
+        return turn.round % self.refresh_every == 0 or turn.last
 
     def _active(self, state: State, turn: Turn) -> bool:
         if self.activation == "always" or (self.force_final and turn.last):
             return True
         return gate_of(state).active
 
-    def _fresh(self, row: Row, turn: Turn) -> bool:
-        return self.max_age == 0 or turn.round - row.round <= self.max_age
+    def _subspace(self, state: State) -> Subspace:
+        return sketch_phase.subspace_of(state, energy=self.energy, rank=self.rank)
 
-    def _to_mix(self, encoder: Params) -> Params:
-        return to_second_moments(encoder) if self.bn_variance == "total" else encoder
-
-    def _from_mix(self, mixed: Params, like: Params) -> Params:
-        if self.bn_variance == "total":
-            return from_second_moments(mixed, like)
-        return mixed
-
-    def _refresh(self, state: State, turn: Turn) -> State:
-        clients = turn.bank.clients(fresh=True)
-        if len(clients) < MIN_CLIENTS:
-            log.log(
-                INFO,
-                "[round %s] no groups: %s clients have sent a head, grouping takes %s; "
-                "all are given the shared encoder",
-                turn.round,
-                len(clients),
-                MIN_CLIENTS,
-            )
-            return {**state, "gate": gate_tensors(Gate(active=gate_of(state).active))}
-        groups = groups_of(state)
-        previous = groups.lasting() if groups is not None else {}
-        found = refresh(
-            clients,
-            lambda client: row(turn, client).part("head")["weight"].numpy(),
-            state["initial-head"]["weight"].numpy(),
-            before=snapshot_of(state),
-            previous=previous,
-            next_id=int(state["groups"]["next-id"]) if groups is not None else 0,
-            gate=gate_of(state),
-            energy=self.energy,
-            rank=self.rank,
-            max_groups=self.max_groups,
-            temperature=self.temperature,
-            thresholds=Thresholds(
-                min_silhouette=self.min_silhouette,
-                min_ari=self.min_ari,
-                max_change=self.max_change,
-                min_head_change=self.min_head_change,
-                stable_refreshes=self.stable_refreshes,
-                latch=self.latch,
-            ),
-            seed=turn.seed,
-        )
-        after = {**state, **state_of_refresh(found)}
-        raw = self._raw(clients, after.pop(RAW, {}), turn)
-        if raw is not None:
-            after[RAW] = snapshot_tensors(raw.snapshot)
-        self._log(found, raw, self._active(after, turn), turn)
-        return after
-
-    def _raw(self, clients: list[int], before: Params, turn: Turn) -> RawRefresh | None:
-        """Group by raw heads as well, for the log; None above a number of clients."""
-        if len(clients) > MOST_CLIENTS:
-            return None
-        return raw_refresh(
-            clients,
-            lambda client: row(turn, client).part("head")["weight"].numpy(),
-            before=snapshot_of({RAW: before}, RAW) if before else None,
+    def _after_training(self, state: State, turn: Turn) -> State:
+        """Return the state with new groups, or with what asking for sketches takes."""
+        if self.exchange == "sketch":
+            return {**state, **sketch_phase.summed(turn.bank)}
+        heads = bank_heads(turn.bank)
+        if len(heads) < MIN_CLIENTS:
+            return self._too_few(state, turn)
+        initial = state["initial-head"]["weight"].numpy()
+        seen = from_heads(heads, initial, energy=self.energy, rank=self.rank)
+        raw = raw_refresh(
+            heads,
+            before=snapshot_of(state, RAW),
             max_groups=self.max_groups,
             min_silhouette=self.min_silhouette,
             seed=turn.seed,
         )
+        return self._refresh(state, heads.clients, seen, raw, turn)
 
-    def _log(
-        self, found: Refresh, raw: RawRefresh | None, active: bool, turn: Turn
-    ) -> None:
-        lasting = found.groups.lasting()
-        latent = [turn.groups[client] for client in lasting] if turn.groups else []
-        ari = agreement(latent, list(lasting.values())) if latent else ""
-        turn.log(
-            "hdc-fl/refreshes.csv",
-            {
-                "round": turn.round,
-                "groups": len(found.groups.ids),
-                "rank": found.subspace.rank,
-                "energy": found.subspace.energy,
-                "silhouette": _or_blank(found.silhouette),
-                "ari_previous": _or_blank(found.ari),
-                "descriptor_change": _or_blank(found.change),
-                "stable": found.gate.counter > 0,
-                "active": active,
-                "ari_latent": ari,
-                "head_change": found.head_change,
-                "spectral_gap": found.subspace.gap,
-                "groups_raw": "" if raw is None else raw.groups,
-                "silhouette_raw": _or_blank(raw.silhouette if raw else None),
-                "ari_previous_raw": _or_blank(raw.ari if raw else None),
-            },
-        )
-        for client, weights in zip(
-            found.groups.clients, found.groups.weights, strict=True
+    def _sketched(self, state: State, updates: Iterable[Update], turn: Turn) -> State:
+        """Return the state with groups of the sketches that came."""
+        sent = {u.client: u.sent["sketch"]["numbers"].numpy() for u in updates}
+        kept = without(state, sketch_phase.GRAM)
+        clients = turn.bank.clients(fresh=True)
+        if len(clients) < MIN_CLIENTS:
+            return self._too_few(kept, turn)
+        initial = state["initial-head"]["weight"].numpy()
+        seen = sketch_phase.described(turn.bank, self._subspace(state), sent, initial)
+        return self._refresh(kept, turn.bank.clients(fresh=True), seen, None, turn)
+
+    def _refresh(
+        self,
+        state: State,
+        clients: Sequence[int],
+        seen: Described,
+        raw: RawRefresh | None,
+        turn: Turn,
+    ) -> State:
+        groups = groups_of(state)
+        try:
+            found = refresh(
+                clients,
+                seen,
+                before=snapshot_of(state),
+                previous=groups.lasting() if groups is not None else {},
+                next_id=int(state["groups"]["next-id"]) if groups is not None else 0,
+                gate=gate_of(state),
+                max_groups=self.max_groups,
+                temperature=self.temperature,
+                thresholds=self.thresholds,
+                seed=turn.seed,
+            )
+        except NothingToGroup as error:
+            return self._no_groups(state, turn, str(error))
+        after = {**without(state, RAW), **state_of_refresh(found, raw)}
+        if self.newcomer_epochs:
+            after |= newcomers.landmarks_state(found)
+        log.log(INFO, "[round %s] %s", turn.round, found.in_words())
+        for table, line in diagnostics.tables(
+            found,
+            raw,
+            active=self._active(after, turn),
+            latent=turn.groups,
+            written=turn.bank.rounds,
+            round=turn.round,
+            max_age=self.max_age,
         ):
-            for group, weight in zip(found.groups.ids, weights, strict=True):
-                turn.log(
-                    "hdc-fl/memberships.csv",
-                    {
-                        "round": turn.round,
-                        "client": client,
-                        "group": group,
-                        "membership": float(weight),
-                        "assigned": lasting.get(client) == group,
-                    },
-                )
+            turn.log(table, line)
+        return after
 
+    def _too_few(self, state: State, turn: Turn) -> State:
+        count = len(turn.bank.clients(fresh=True))
+        why = f"{count} clients have sent a head, grouping takes {MIN_CLIENTS}"
+        return self._no_groups(state, turn, f"{why}; all are given the shared encoder")
 
-def row(turn: Turn, client: int) -> Row:
-    """Return the newest bank row of a client that has one."""
-    found = turn.bank.read(client, fresh=True)
-    assert found is not None
-    return found
+    def _no_groups(self, state: State, turn: Turn, why: str) -> State:
+        log.log(INFO, "[round %s] no groups: %s", turn.round, why)
+        return {**state, "gate": gate_tensors(Gate(active=gate_of(state).active))}
 
-
-def _or_blank(value: float | None) -> float | str:
-    return "" if value is None else value
+    def _place(self, state: State, updates: Iterable[Update], turn: Turn) -> State:
+        """Return ``state`` with the memberships of those who fitted a head."""
+        marks, groups = newcomers.landmarks_of(state), groups_of(state)
+        if marks is None or groups is None:
+            return state
+        heads = ((u.client, u.sent["head"]["weight"].numpy()) for u in updates)
+        places = newcomers.place(heads, marks, temperature=self.temperature)
+        for line in newcomers.lines(places, groups.ids, seed=turn.seed):
+            turn.log("hdc-fl/newcomers.csv", {"round": turn.round, **line})
+        return {**state, **newcomers.places_state(places)}

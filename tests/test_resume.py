@@ -107,6 +107,19 @@ def test_two_interruptions_change_nothing_either(run, killed):
     assert done.bits() == whole.bits()
 
 
+def test_newcomers_of_an_interrupted_phase_are_asked_again(run, killed):
+    settings = {**SETTINGS, "data__unseen_clients": 2, "hdc_fl__newcomer_epochs": 1}
+    whole = run("hdc-fl", name="whole", **settings)
+    # A round checks three that train, three newcomers (later two), six evaluations.
+    moment = ("fedapp.post.check_update", 12 + 3 + 2)
+    assert killed("hdc-fl", *moment, **settings) is None
+    broken = Finished(whole.path.parent / "broken").rows("timing.csv")
+    assert (broken[-1]["round"], broken[-1]["phase"]) == ("2", "newcomers")
+    done = run("hdc-fl", name="broken", output__resume=True, **settings)
+    assert done.bits() == whole.bits()
+    assert done.summary["unseen"] == whole.summary["unseen"]
+
+
 def test_prototypes_thresholds_and_their_tables_go_on(run, killed):
     settings = {
         **SETTINGS,

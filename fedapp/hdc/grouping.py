@@ -23,6 +23,10 @@ TIE = 1e-9
 """Relative difference of inertias, or difference of silhouettes, that is a tie."""
 
 
+class NothingToGroup(ValueError):
+    """No client has a descriptor."""
+
+
 @dataclass(frozen=True)
 class Grouping:
     """A partition of the clients into G groups.
@@ -76,7 +80,7 @@ def choose_groups(
         limit = min(max_groups, len(rows) - 1)
         for count in range(2, len(_spread(rows, rows[:1], limit)) + 1):
             warm = count == len(set(previous.values()))
-            start = _means_under(rows, before, count) if warm else None
+            start = means_under(rows, before, count) if warm else None
             labels = k_means(rows, count, seed=seed, start=start)
             if len(np.unique(labels)) < count:
                 continue
@@ -202,7 +206,7 @@ def _spread(rows: Array, centres: Array, count: int) -> Array:
     return centres
 
 
-def _means_under(rows: Array, labels: Sequence[int | None], count: int) -> Array | None:
+def means_under(rows: Array, labels: Sequence[int | None], count: int) -> Array | None:
     """Return the mean of each labelled group; groups without a row are re-seeded."""
     known = np.array([-1 if label is None else label for label in labels])
     present = sorted({label for label in labels if label is not None})

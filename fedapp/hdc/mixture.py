@@ -74,12 +74,17 @@ def population_prototype(rows: Iterable[tuple[int, float, Params]]) -> Params:
 
 
 def mix_encoders(
-    prototypes: Sequence[Params | None], weights: Array, own: Params, *, mix: float
+    prototypes: Sequence[Params | None],
+    weights: Array,
+    own: Params | None,
+    *,
+    mix: float,
 ) -> Params:
     """Return ``mix * sum over g of weights_g prototype_g + (1 - mix) * own``.
 
     ``weights`` is one row of ``group_weights``. Sums run in float64; integer buffers
-    take the largest value among the trees of positive weight.
+    take the largest value among the trees of positive weight. With a ``mix`` of 1 the
+    ``own`` encoder may be None.
     """
     if not 0 <= mix <= 1:
         raise ValueError(f"mix must be in [0, 1]; got {mix}")
@@ -89,7 +94,10 @@ def mix_encoders(
             mean.add(prototype, mix * float(weight))
         elif weight > 0:
             raise ValueError("a group without a prototype must have weight 0")
-    mean.add(own, 1 - mix)
+    if own is not None:
+        mean.add(own, 1 - mix)
+    elif mix < 1:
+        raise ValueError(f"a mix of {mix} needs the client's own encoder; got none")
     return mean.value()
 
 

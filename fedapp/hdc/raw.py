@@ -5,13 +5,13 @@ unit vectors. It is run beside every refresh for the log and for later study, an
 nothing in a run depends on it.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from fedapp.hdc.grouping import choose_groups
+from fedapp.hdc.head_store import Heads
 from fedapp.hdc.heads import NORM_FLOOR, Array, Floats
 from fedapp.hdc.stability import Snapshot, compare
 
@@ -31,29 +31,30 @@ class RawRefresh:
 
 
 def raw_refresh(
-    clients: Sequence[int],
-    head_of: Callable[[int], Floats],
+    heads: Heads,
     *,
     before: Snapshot | None,
     max_groups: int,
     min_silhouette: float,
     seed: int,
 ) -> RawRefresh | None:
-    """Group ``clients`` (ascending) by their raw heads; None if all are zero.
+    """Group clients by their raw heads; None if all are zero, or clients too many.
 
     ``before`` is the snapshot of the refresh before. Other arguments are as in
     ``choose_groups``, which is what groups by descriptors as well.
     """
-    rows = {client: _unit(head_of(client)) for client in clients}
-    known = [client for client, row in rows.items() if row is not None]
-    if not known:
+    if len(heads) > MOST_CLIENTS:
         return None
-    heads = np.stack([row for row in rows.values() if row is not None])
+    units = zip(heads.clients, map(_unit, heads.each()), strict=True)
+    rows = {client: row for client, row in units if row is not None}
+    if not rows:
+        return None
+    known, stacked = list(rows), np.stack(list(rows.values()))
     with threadpool_limits(limits=1):
-        similarity = heads @ heads.T
+        similarity = stacked @ stacked.T
     found = choose_groups(
         known,
-        _fewer_numbers(heads, similarity),
+        _fewer_numbers(stacked, similarity),
         max_groups=max_groups,
         min_silhouette=min_silhouette,
         seed=seed,
@@ -61,7 +62,8 @@ def raw_refresh(
         if before is None
         else dict(zip(before.clients.tolist(), before.labels.tolist(), strict=True)),
     )
-    now = Snapshot(np.array(known, dtype=np.int64), found.labels, similarity)
+    ids = np.array(known, dtype=np.int64)
+    now = Snapshot(ids, found.labels, ids, similarity)
     same = compare(now, before) if before is not None else None
     return RawRefresh(
         snapshot=now,

@@ -1,27 +1,20 @@
-"""One refresh of HDC-FL: from heads to groups and soft memberships (23.3, 23.4)."""
+"""One refresh of HDC-FL: from descriptors to groups and memberships (23.3, 23.4)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from fedapp.hdc.grouping import Labels, choose_groups, match_groups, memberships
-from fedapp.hdc.heads import (
-    Array,
-    Floats,
-    Subspace,
-    descriptor,
-    gram,
-    principal_directions,
-)
+from fedapp.hdc.described import Described
+from fedapp.hdc.finding import Method, find_groups, in_words
+from fedapp.hdc.grouping import Labels, match_groups
+from fedapp.hdc.heads import Array, Subspace
 from fedapp.hdc.stability import (
     Gate,
     Snapshot,
     Thresholds,
     advance,
     compare,
-    head_change,
-    snapshot,
 )
 
 MIN_CLIENTS = 4
@@ -53,7 +46,9 @@ class Refresh:
     """The groups, the state of the gate, and what led to them.
 
     ``ari`` and ``change`` compare with the refresh before; None if there is nothing to
-    compare. ``silhouettes`` has every group count tried.
+    compare. ``silhouettes`` has every group count tried, ``centroids`` (G x length) a
+    row for each group. ``snapshot.sampled`` has the clients that were compared with
+    each other.
     """
 
     groups: Groups
@@ -66,60 +61,65 @@ class Refresh:
     ari: float | None
     change: float | None
     head_change: float
+    centroids: Array
+    method: Method
+
+    def listed(self) -> frozenset[int]:
+        """Return the clients whose memberships are written down, at most 1,000."""
+        exact = self.method == "exact"
+        return frozenset(self.groups.clients if exact else self.snapshot.sampled)
+
+    def in_words(self) -> str:
+        """Return how many groups of how many clients were found, and how."""
+        found = f"{len(self.groups.ids)} groups of {len(self.groups.clients)} clients"
+        return f"{found}, {in_words(self.method, len(self.snapshot.sampled))}"
 
 
 def refresh(
     clients: Sequence[int],
-    head_of: Callable[[int], Floats],
-    initial_head: Floats,
+    seen: Described,
     *,
     before: Snapshot | None,
     previous: Mapping[int, int],
     next_id: int,
     gate: Gate,
-    energy: float,
-    rank: int,
     max_groups: int,
     temperature: float,
     thresholds: Thresholds,
     seed: int,
 ) -> Refresh:
-    """Group ``clients`` (ascending) by their heads; heads are read one at a time.
+    """Group ``clients`` (ascending) by what was seen of their heads.
 
     ``previous`` has the lasting group of each client at the refresh ``before``;
     ``next_id`` is the next lasting id that was never used. Other arguments are as in
-    ``principal_directions``, ``choose_groups``, ``memberships`` and ``advance``.
+    ``choose_groups``, ``memberships`` and ``advance``.
+
+    Raises
+    ------
+    NothingToGroup
+        If no client has a descriptor.
     """
-    subspace = principal_directions(
-        gram(head_of(client) for client in clients), energy=energy, rank=rank
-    )
-    found = {c: descriptor(head_of(c), subspace.directions) for c in clients}
-    rows = {client: row for client, row in found.items() if row is not None}
-    grouped = list(rows)
-    if not rows:
-        raise ValueError("no client has a head with a direction: all heads are zero")
-    descriptors = np.stack(list(rows.values()))
-    grouping = choose_groups(
-        grouped,
-        descriptors,
+    found = find_groups(
+        seen.descriptors,
         max_groups=max_groups,
         min_silhouette=thresholds.min_silhouette,
+        temperature=temperature,
         seed=seed,
         previous=previous,
     )
-    now = snapshot(grouped, grouping.labels, descriptors)
+    grouping, now = found.grouping, found.snapshot
     same = compare(now, before) if before is not None else None
-    moved = head_change((head_of(client) for client in clients), initial_head)
-    label_of = dict(zip(grouped, grouping.labels.tolist(), strict=True))
-    soft = memberships(descriptors, grouping.centroids, temperature=temperature)
+    label_of = dict(zip(found.clients, grouping.labels.tolist(), strict=True))
+    place = {client: index for index, client in enumerate(clients)}
     weights = np.zeros((len(clients), len(grouping.centroids)))
-    weights[[clients.index(client) for client in grouped]] = soft
+    weights[[place[client] for client in found.clients]] = found.soft
     ari, change = same if same is not None else (None, None)
     ids = match_groups(label_of, previous, next_id=next_id)
+    labels = [label_of.get(client, -1) for client in clients]
     return Refresh(
         groups=Groups(
             clients=list(clients),
-            labels=np.array([label_of.get(c, -1) for c in clients], dtype=np.int64),
+            labels=np.array(labels, dtype=np.int64),
             weights=weights,
             ids=ids,
         ),
@@ -130,14 +130,16 @@ def refresh(
             ari=ari,
             change=change,
             groups=len(grouping.centroids),
-            head_change=moved,
+            head_change=seen.head_change,
             thresholds=thresholds,
         ),
         snapshot=now,
-        subspace=subspace,
+        subspace=seen.subspace,
         silhouette=grouping.silhouette,
         silhouettes=grouping.silhouettes,
         ari=ari,
         change=change,
-        head_change=moved,
+        head_change=seen.head_change,
+        centroids=grouping.centroids,
+        method=found.method,
     )

@@ -2,6 +2,7 @@
 
 import torch
 
+from fedapp.hdc.raw import RawRefresh
 from fedapp.hdc.refresh import Groups, Refresh
 from fedapp.hdc.stability import Gate, Snapshot
 from fedapp.params import Params, Payload
@@ -10,13 +11,22 @@ SNAPSHOT, RAW = "snapshot", "raw-snapshot"
 """Parts of the state: the last refresh, and what raw heads would have given."""
 
 
-def state_of_refresh(found: Refresh) -> Payload:
-    """Return what the next rounds need of a refresh."""
+def state_of_refresh(found: Refresh, raw: RawRefresh | None = None) -> Payload:
+    """Return what the next rounds need of a refresh, and of that of raw heads."""
+    more = {} if raw is None else {RAW: snapshot_tensors(raw.snapshot)}
     return {
         "gate": gate_tensors(found.gate),
         "groups": groups_tensors(found.groups, next_id=found.next_id),
         SNAPSHOT: snapshot_tensors(found.snapshot),
+        **more,
     }
+
+
+def without(state: Payload, *parts: str) -> Payload:
+    """Return ``state`` without some of its parts, itself if it has none of them."""
+    if not state.keys() & set(parts):
+        return state
+    return {part: tree for part, tree in state.items() if part not in parts}
 
 
 def groups_tensors(groups: Groups, *, next_id: int) -> Params:
@@ -32,10 +42,12 @@ def groups_tensors(groups: Groups, *, next_id: int) -> Params:
 
 def snapshot_tensors(snap: Snapshot) -> Params:
     """Return a snapshot as state."""
+    sampled = {"sampled": torch.from_numpy(snap.sampled)}
     return {
         "clients": torch.from_numpy(snap.clients),
         "labels": torch.from_numpy(snap.labels),
         "similarity": torch.from_numpy(snap.similarity),
+        **({} if snap.complete else sampled),
     }
 
 
@@ -77,4 +89,5 @@ def snapshot_of(state: Payload, part: str = SNAPSHOT) -> Snapshot | None:
     if part not in state:
         return None
     snap = {name: leaf.numpy() for name, leaf in state[part].items()}
-    return Snapshot(snap["clients"], snap["labels"], snap["similarity"])
+    sampled = snap.get("sampled", snap["clients"])
+    return Snapshot(snap["clients"], snap["labels"], sampled, snap["similarity"])

@@ -19,12 +19,19 @@ MIN_COMMON = 4
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What one refresh leaves for the next: clients ascending, their labels (n,) and
-    the inner products of their descriptors (n x n)."""
+    """What one refresh leaves for the next: clients ascending, their labels (n,), and
+    the inner products (s x s) of the descriptors of those that are ``sampled``: all,
+    unless they are very many."""
 
     clients: Labels
     labels: Labels
+    sampled: Labels
     similarity: Array
+
+    @property
+    def complete(self) -> bool:
+        """Whether all clients are sampled."""
+        return len(self.sampled) == len(self.clients)
 
 
 @dataclass(frozen=True)
@@ -56,24 +63,31 @@ def snapshot(clients: Sequence[int], labels: Labels, descriptors: Array) -> Snap
     with threadpool_limits(limits=1):
         similarity = rows @ rows.T
     ids = np.asarray(clients, dtype=np.int64)[order]
-    return Snapshot(ids, np.asarray(labels, dtype=np.int64)[order], similarity)
+    return Snapshot(ids, np.asarray(labels, dtype=np.int64)[order], ids, similarity)
 
 
 def compare(now: Snapshot, before: Snapshot) -> tuple[float, float] | None:
     """Return (adjusted Rand index, change of similarity) on the common clients.
 
-    The change is ``||S - S_before|| / ||S_before||`` in the Frobenius norm. None if
-    fewer than four clients are common.
+    The change is ``||S - S_before|| / ||S_before||`` in the Frobenius norm, over the
+    clients sampled both times. None if fewer than four clients are common.
     """
-    common, here, there = np.intersect1d(
-        now.clients, before.clients, return_indices=True
-    )
-    if len(common) < MIN_COMMON:
+    here, there = _common(now.clients, before.clients)
+    if len(here) < MIN_COMMON:
         return None
     ari = agreement(before.labels[there].tolist(), now.labels[here].tolist())
+    here, there = _common(now.sampled, before.sampled)
+    if len(here) < MIN_COMMON:
+        return None
     old = before.similarity[np.ix_(there, there)]
     new = now.similarity[np.ix_(here, here)]
     return ari, float(np.linalg.norm(new - old) / np.linalg.norm(old))
+
+
+def _common(now: Labels, before: Labels) -> tuple[Labels, Labels]:
+    """Return the positions in both of what is in both."""
+    _, here, there = np.intersect1d(now, before, return_indices=True)
+    return here, there
 
 
 def agreement(first: Sequence[int], second: Sequence[int]) -> float:
@@ -89,9 +103,19 @@ def head_change(heads: Iterable[Floats], initial: Floats) -> float:
 
     One head is in memory at a time. From a zero start any move counts as infinite.
     """
+    return relative_change([move(head, initial) for head in heads], initial)
+
+
+def move(head: Floats, initial: Floats) -> float:
+    """Return ``||W - W_0||``."""
+    start = np.asarray(initial, dtype=np.float64)
+    return float(np.sqrt(np.sum((head - start) ** 2)))
+
+
+def relative_change(moves: Sequence[float], initial: Floats) -> float:
+    """Return the median of ``moves`` over ``||W_0||``, as ``head_change`` does."""
     start = np.asarray(initial, dtype=np.float64)
     scale = float(np.sqrt(np.sum(start**2)))
-    moves = [float(np.sqrt(np.sum((head - start) ** 2))) for head in heads]
     if not moves:
         raise ValueError("need at least one head; got none")
     if scale > 0:

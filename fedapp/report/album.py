@@ -2,21 +2,30 @@
 
 from collections.abc import Iterator, Sequence
 
+from fedapp.report.change_figures import age_bars, change_lines
 from fedapp.report.client_figures import client_bars, label_histogram
+from fedapp.report.count_figures import silhouette_curves, spectrum_bars
 from fedapp.report.curves import points
 from fedapp.report.drawing import STYLE, Drawn
 from fedapp.report.figures import accuracy_over_rounds, costs
 from fedapp.report.folder import RunData
+from fedapp.report.group_accuracy import group_accuracy
 from fedapp.report.group_figures import refresh_lines, similarity_matrix
+from fedapp.report.map_figure import descriptor_map
+from fedapp.report.membership_figure import last_weights, membership_bars
 from fedapp.report.prototype_album import prototype_album
-from fedapp.report.similarity import Similarity, head_similarity
+from fedapp.report.similarity import (
+    Similarity,
+    head_similarity,
+    sketch_similarity,
+)
 from fedapp.report.statistic_figures import (
     accuracy_by_samples,
     read_statistics,
     statistics_map,
 )
 from fedapp.report.swap_figures import swap_figures
-from fedapp.report.timeline import assigned, group_timeline
+from fedapp.report.timeline import assigned, group_colours, group_timeline
 
 
 def draw(run: RunData) -> tuple[list[Drawn], list[str]]:
@@ -82,19 +91,49 @@ def _statistics(run: RunData, missing: list[str]) -> Iterator[Drawn]:
 def _group_figures(
     run: RunData, names: Sequence[str], missing: list[str]
 ) -> Iterator[Drawn]:
-    groups = assigned(run.memberships)
-    if groups:
-        yield group_timeline(
-            groups, clients=len(names), latent=latent_of(run), names=names
-        )
+    groups, latent = assigned(run.memberships), latent_of(run)
+    colours = group_colours(groups)
+    last = groups[max(groups)] if groups else {}
+    weights = last_weights(run.memberships)
+    # Who was a newcomer earlier may have trained since.
+    late = last_weights([row for row in run.newcomers if row.round == run.evaluated])
     found = _similarity(run, missing)
+    if groups:
+        yield group_timeline(groups, clients=len(names), latent=latent, names=names)
     if found is not None:
-        last = groups[max(groups)] if groups else {}
-        yield similarity_matrix(found, last)
+        yield descriptor_map(found, last, colours=colours, latent=latent, names=names)
+    if groups:
+        yield membership_bars(
+            weights, late, assigned=last, colours=colours, names=names
+        )
+    if groups and run.results:
+        yield group_accuracy(run.results, last, late, colours=colours)
     yield refresh_lines(run.refreshes)
+    yield change_lines(
+        run.refreshes,
+        most=_setting(run, "max-change"),
+        least=_setting(run, "min-head-change"),
+    )
+    if run.silhouettes:
+        floor = _setting(run, "min-silhouette")
+        yield silhouette_curves(run.silhouettes, floor=floor)
+    if run.spectrum:
+        energy = None if _setting(run, "rank") else _setting(run, "energy")
+        yield spectrum_bars(run.spectrum, energy=energy)
+    if found is not None:
+        yield similarity_matrix(found, last)
+    if any(row.age for row in run.ages):
+        yield age_bars(run.ages)
+
+
+def _setting(run: RunData, name: str) -> float | None:
+    found = run.settings.get(f"hdc-fl.{name}")
+    return None if found is None else float(found)
 
 
 def _similarity(run: RunData, missing: list[str]) -> Similarity | None:
+    if run.settings.get("hdc-fl.exchange") == "sketch":
+        return _sketch_similarity(run, missing)
     try:
         found = head_similarity(
             run.path / "bank",
@@ -107,4 +146,15 @@ def _similarity(run: RunData, missing: list[str]) -> Similarity | None:
         return None
     if found is None:
         missing.append("bank/ holds fewer than two heads: how alike they are is open.")
+    return found
+
+
+def _sketch_similarity(run: RunData, missing: list[str]) -> Similarity | None:
+    try:
+        found = sketch_similarity(run.path / "final" / "state.safetensors")
+    except (OSError, ValueError, KeyError) as error:
+        missing.append(f"The sketches cannot be read and are left out: {error}.")
+        return None
+    if found is None:
+        missing.append("There are no sketches: how alike the heads are is open.")
     return found

@@ -1,10 +1,11 @@
 """The table of clients, those with the lowest accuracy first."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fedapp.report.album import latent_of, names_of
 from fedapp.report.folder import RunData
 from fedapp.report.html import Html, folded, table
+from fedapp.report.membership_figure import last_weights, strongest
 from fedapp.report.parts import ClientResult
 from fedapp.report.ranking import apart, counted
 from fedapp.report.timeline import assigned
@@ -44,6 +45,14 @@ def flags(client: ClientResult, *, unseen: bool, worst: bool) -> str:
     return ", ".join(words)
 
 
+def _placed(weights: Mapping[int, float]) -> str:
+    """Return where a newcomer's fitted head places it."""
+    if not sum(weights.values()):
+        return ""
+    group = strongest(weights)
+    return f"; nearest group {group}, {per_cent(weights[group])}"
+
+
 def _columns(
     run: RunData, shown: Sequence[ClientResult], worst: Sequence[ClientResult]
 ) -> dict[str, list[str]]:
@@ -71,7 +80,10 @@ def _columns(
         if row.round == run.evaluated
     }
     columns["last trained in round"] = [str(trained.get(k) or "-") for k in numbers]
+    late = last_weights([row for row in run.newcomers if row.round == run.evaluated])
     columns["notes"] = [
-        flags(c, unseen=c.client >= run.unseen_from, worst=c in worst) for c in shown
+        flags(c, unseen=c.client >= run.unseen_from, worst=c in worst)
+        + _placed(late.get(c.client, {}))
+        for c in shown
     ]
     return columns

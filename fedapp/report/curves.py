@@ -51,8 +51,13 @@ def points(scores: Iterable[ScoreRow], *, unseen_from: int) -> list[Point]:
     return found
 
 
-def other_models(scores: Iterable[ScoreRow], *, unseen_from: int) -> dict[str, float]:
-    """Return the mean accuracy of each model of the last evaluation, if several."""
+def other_models(
+    scores: Iterable[ScoreRow], *, unseen_from: int
+) -> dict[str, tuple[float, int]]:
+    """Return mean accuracy and number of clients of each model, if several.
+
+    They are of the last evaluation. Not every client reports every model.
+    """
     rows = [row for row in scores if row.client < unseen_from]
     last = max((row.round for row in rows), default=0)
     found: dict[str, list[float]] = {}
@@ -61,7 +66,7 @@ def other_models(scores: Iterable[ScoreRow], *, unseen_from: int) -> dict[str, f
             found.setdefault(row.model, []).append(row.accuracy)
     if len(found) < 2:
         return {}
-    return {model: sum(values) / len(values) for model, values in found.items()}
+    return {model: (sum(v) / len(v), len(v)) for model, v in found.items()}
 
 
 def _over(rows: Sequence[ScoreRow]) -> dict[str, float]:

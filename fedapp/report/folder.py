@@ -8,10 +8,14 @@ from fedapp.config import Scalar, defaults, flatten
 from fedapp.data.manifest import Manifest
 from fedapp.report.curves import main_rows
 from fedapp.report.parts import (
+    AgeRow,
     ClientResult,
     MembershipRow,
+    NewcomerRow,
     RefreshRow,
     ScoreRow,
+    SilhouetteRow,
+    SpectrumRow,
     Summary,
     TimeRow,
 )
@@ -44,6 +48,10 @@ class RunData:
     manifest: Manifest | None
     refreshes: tuple[RefreshRow, ...]
     memberships: tuple[MembershipRow, ...]
+    silhouettes: tuple[SilhouetteRow, ...]
+    spectrum: tuple[SpectrumRow, ...]
+    ages: tuple[AgeRow, ...]
+    newcomers: tuple[NewcomerRow, ...]
     missing: tuple[str, ...]
     prototypes: tuple[RoundRow, ...] = ()
     pseudo: tuple[PseudoRow, ...] = ()
@@ -136,6 +144,13 @@ def load(path: Path) -> RunData:
         memberships=read_rows(
             path, f"{HDC_FL}/memberships.csv", MembershipRow, missing, why
         ),
+        # Not every refresh tries several counts, and earlier releases wrote none.
+        silhouettes=read_rows(
+            path, f"{HDC_FL}/silhouettes.csv", SilhouetteRow, missing, ""
+        ),
+        spectrum=read_rows(path, f"{HDC_FL}/spectrum.csv", SpectrumRow, missing, ""),
+        ages=read_rows(path, f"{HDC_FL}/ages.csv", AgeRow, missing, ""),
+        newcomers=read_rows(path, f"{HDC_FL}/newcomers.csv", NewcomerRow, missing, ""),
         prototypes=_table(path, settings, "rounds.csv", RoundRow, missing),
         pseudo=_table(path, settings, "pseudo_labels.csv", PseudoRow, missing),
         missing=tuple(missing),

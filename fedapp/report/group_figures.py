@@ -44,8 +44,8 @@ def similarity_matrix(found: Similarity, groups: Mapping[int, int]) -> Drawn:
     return Drawn(
         "similarity",
         "How alike the heads are",
-        "Inner products of the clients' head descriptors after the last round, clients "
-        f"ordered by group. Mean within groups {inside}, between groups {outside}.",
+        f"Inner products of the clients' {found.of}, clients ordered by group. Mean "
+        f"within groups {inside}, between groups {outside}.",
         f"Matrix of {len(order)} clients. Mean inner product within groups {inside}, "
         f"between groups {outside}.",
         svg,

@@ -29,11 +29,18 @@ class Accuracy(Part):
     gap: Share | None = None
 
 
-class Unseen(Part):
-    """The clients that never train by the settings."""
+class Few(Part):
+    """Accuracies over a few clients."""
+
+    mean: Share
+    worst: Share | None = None
+
+
+class Unseen(Few):
+    """The clients that never train by the settings; ``models``: by what was scored."""
 
     clients: Number
-    mean: Share
+    models: dict[str, Few] = {}
 
 
 class ClientResult(Part):
@@ -121,11 +128,15 @@ class RefreshRow(Part):
 
     round: Number
     groups: Number
+    rank: Number = 0
+    energy: Share | None = None
     silhouette: float | None
     ari_previous: float | None
+    descriptor_change: float | None = None
     ari_latent: float | None
     stable: bool
     active: bool
+    head_change: float | None = None
 
 
 class MembershipRow(Part):
@@ -136,6 +147,43 @@ class MembershipRow(Part):
     group: int
     membership: float
     assigned: bool
+
+
+class NewcomerRow(Part):
+    """One row of hdc-fl/newcomers.csv."""
+
+    round: Number
+    client: Number
+    group: int
+    membership: float
+    similarity: float
+
+
+class SilhouetteRow(Part):
+    """One row of hdc-fl/silhouettes.csv."""
+
+    round: Number
+    groups: Number
+    silhouette: float
+    chosen: bool
+
+
+class SpectrumRow(Part):
+    """One row of hdc-fl/spectrum.csv."""
+
+    round: Number
+    direction: Number
+    share: float
+    kept: bool
+
+
+class AgeRow(Part):
+    """One row of hdc-fl/ages.csv."""
+
+    round: Number
+    client: Number
+    age: Number
+    in_prototypes: bool
 
 
 class SwapRow(Part):

@@ -10,9 +10,23 @@ from fedapp.report.folder import RunData
 from fedapp.report.html import Html, section, tag
 from fedapp.report.page import banner, bullets, figure, numbers, page
 from fedapp.report.parts import Accuracy
+from fedapp.report.revealed import revealed
 from fedapp.report.words import duration, per_cent
 
 COSTS = "costs"
+OF_GROUPS = (
+    "groups",
+    "memberships",
+    "map",
+    "similarity",
+    "group-accuracy",
+    "silhouettes",
+    "refreshes",
+    "changes",
+    "spectrum",
+    "ages",
+)
+"""Figures that have a section of their own, about HDC-FL's groups."""
 
 HEADLINES = {
     "mean": "mean of clients",
@@ -27,7 +41,9 @@ def run_page(run: RunData, drawn: Sequence[Drawn], missing: Sequence[str]) -> st
     """Return the HTML document that tells of ``run``."""
     title = run.path.name
     costs = [figure(one) for one in drawn if one.name == COSTS]
-    others = [figure(one) for one in drawn if one.name != COSTS]
+    told = revealed(run)
+    groups = [figure(one) for one in drawn if one.name in OF_GROUPS]
+    others = [figure(one) for one in drawn if one.name not in (COSTS, *OF_GROUPS)]
     return page(
         title,
         tag("header", tag("h1", title), tag("p", _lead(run), class_="lead")),
@@ -35,10 +51,13 @@ def run_page(run: RunData, drawn: Sequence[Drawn], missing: Sequence[str]) -> st
         _headlines(run),
         section("What is missing", bullets(list(missing))) if missing else Html(""),
         section("Figures", *([tag("div", *others, class_="figures")] * bool(others))),
+        section("Groups", *([tag("div", *groups, class_="figures")] * bool(groups))),
         section("Clients", client_table(run)),
+        section("Unseen clients", *run_sections.unseen(run)),
         *studies.sections(run.path),
         section("Settings", *run_sections.settings(run)),
         section("Dropped replies", *run_sections.failures(run)),
+        section("What the server saw of heads", tag("p", told)) if told else Html(""),
         section(
             "Traffic and time",
             tag("div", *costs, tag("div", *run_sections.costs(run)), class_="figures"),
@@ -98,9 +117,11 @@ def _headlines(run: RunData) -> Html:
     unseen = run.summary.unseen
     if unseen is not None:
         more.append(f"{unseen.clients} unseen clients {per_cent(unseen.mean)}")
+    models = other_models(run.scores, unseen_from=run.unseen_from)
+    most = max((count for _, count in models.values()), default=0)
     more += [
-        f"model “{model}” {per_cent(mean)}"
-        for model, mean in other_models(run.scores, unseen_from=run.unseen_from).items()
+        f"model “{model}” {per_cent(mean)}" + (f" ({n} clients)" if n < most else "")
+        for model, (mean, n) in models.items()
     ]
     text = f"Test accuracy at round {at}, the last evaluation. Also: {', '.join(more)}."
     return tag(

@@ -7,7 +7,7 @@ from fedapp.report.album import names_of
 from fedapp.report.folder import RunData
 from fedapp.report.html import Html, folded, table, tag
 from fedapp.report.page import bullets
-from fedapp.report.words import size
+from fedapp.report.words import per_cent, size
 
 MOST = 200
 """Dropped replies that are listed; summary.json has them all."""
@@ -29,6 +29,30 @@ def settings(run: RunData) -> Iterator[Html]:
     rows = [[name, text_of(value)] for name, value in run.settings.items()]
     every = table("All settings", ["setting", "value"], rows, text=(0, 1))
     yield folded(f"All {len(rows)} settings", every)
+
+
+MODELS = {
+    "personal": "personal encoder, fitted head",
+    "shared": "shared encoder, same head",
+    "alone": "model trained alone",
+}
+"""What the models of a newcomer are, in words."""
+
+
+def unseen(run: RunData) -> Iterator[Html]:
+    """Yield how unseen clients did with each model, if they were scored with several.
+
+    Which clients they are stands in the table of clients.
+    """
+    found = run.summary.unseen
+    if found is None or len(found.models) < 2:
+        return
+    rows = [
+        [MODELS.get(model, model), per_cent(few.mean), per_cent(few.worst)]
+        for model, few in found.models.items()
+    ]
+    caption = f"{found.clients} clients that never trained, last evaluation"
+    yield table(caption, ["scored with", "mean", "worst client"], rows)
 
 
 def failures(run: RunData) -> Iterator[Html]:

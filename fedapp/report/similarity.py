@@ -7,16 +7,19 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from fedapp.files import TensorFile
+from fedapp.hdc.clipping import factors, norm, scaled
 from fedapp.hdc.heads import Array, descriptor, gram, principal_directions
 from fedapp.versions import Versions
 
 
 @dataclass(frozen=True)
 class Similarity:
-    """Inner products of descriptors (n x n), and the client of each row."""
+    """Inner products (n x n), the client of each row, and of what they are."""
 
     clients: tuple[int, ...]
     values: Array
+    of: str = "head descriptors after the last round"
 
 
 def head_similarity(
@@ -35,7 +38,9 @@ def head_similarity(
     heads = _heads(bank, rounds=rounds)
     if len(heads) < 2:
         return None
-    subspace = principal_directions(gram(heads.values()), energy=energy, rank=rank)
+    by = factors(norm(head) for head in heads.values())
+    total = gram(scaled(heads.values(), by))
+    subspace = principal_directions(total, energy=energy, rank=rank)
     found = {c: descriptor(head, subspace.directions) for c, head in heads.items()}
     rows = {client: row for client, row in found.items() if row is not None}
     if len(rows) < 2:
@@ -43,6 +48,22 @@ def head_similarity(
     stacked = np.stack(list(rows.values()))
     with threadpool_limits(limits=1):
         return Similarity(tuple(rows), stacked @ stacked.T)
+
+
+def sketch_similarity(state: Path) -> Similarity | None:
+    """Return the similarity of the sketches of the last refresh, None if without one.
+
+    Raises
+    ------
+    OSError, ValueError
+        If the file ``state`` is missing or broken.
+    """
+    found = TensorFile(state).part("snapshot")
+    if not found:
+        return None
+    clients = tuple(int(client) for client in found["clients"])
+    values = found["similarity"].double().numpy()
+    return Similarity(clients, values, "sketches at the last refresh")
 
 
 def _heads(bank: Path, *, rounds: int) -> dict[int, NDArray[np.float32]]:

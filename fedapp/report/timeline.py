@@ -24,6 +24,21 @@ def assigned(memberships: Sequence[MembershipRow]) -> dict[int, dict[int, int]]:
     return found
 
 
+def group_ids(groups: Mapping[int, Mapping[int, int]]) -> list[int]:
+    """Return every group that ever was, in the order in which colours are given out.
+
+    The groups that exist now come first, so that no two of them share a colour.
+    """
+    now = sorted(set(groups[max(groups)].values())) if groups else []
+    ever = {group for row in groups.values() for group in row.values()}
+    return [*now, *sorted(ever.difference(now))]
+
+
+def group_colours(groups: Mapping[int, Mapping[int, int]]) -> dict[int, str]:
+    """Return the colour of every group that ever was."""
+    return {g: GROUPS[i % len(GROUPS)] for i, g in enumerate(group_ids(groups))}
+
+
 def group_timeline(
     groups: Mapping[int, Mapping[int, int]],
     *,
@@ -37,10 +52,7 @@ def group_timeline(
 
     rounds = sorted(groups)
     order = sorted(range(clients), key=lambda k: (latent[k] if latent else 0, k))
-    # The groups that exist now come first, so that no two of them share a colour.
-    now = sorted(set(groups[rounds[-1]].values()))
-    ever = {group for row in groups.values() for group in row.values()}
-    ids = [*now, *sorted(ever.difference(now))]
+    ids = group_ids(groups)
     # 0 stands for no group, then one colour per group.
     cells = np.array(
         [
@@ -48,7 +60,7 @@ def group_timeline(
             for k in order
         ]
     )
-    colours = [GRID, *(GROUPS[i % len(GROUPS)] for i in range(len(ids)))]
+    colours = [GRID, *group_colours(groups).values()]
     high = 5.2 if clients > FEW else max(2.6, 0.17 * clients + 1.2)
     figure, (axes,) = canvas(high)
     axes.imshow(

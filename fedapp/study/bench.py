@@ -133,19 +133,21 @@ def open_bench(place: Place) -> Bench:
     Raises
     ------
     StudyError
-        If the commit is damaged, or has no groups yet.
+        If the commit is damaged, has no groups yet, or groups of too many clients.
     """
     settings, manifest = settings_of(place.path), manifest_of(place.path)
     prepare_process(settings, seed=settings.seed)
     try:
         commit = Checkpoints(place.path / "checkpoint").read(place.round)
         bank = Bank.as_of(place.path / "bank", commit.bank)
-        for client in bank.clients():
-            bank.read(client)
+        gone = [client for client in bank.clients() if bank.read(client) is None]
+        if gone:
+            raise ValueError(
+                f"a row of its bank is gone or damaged, of client {gone[0]}"
+            )
     except (ValueError, KeyError, TypeError, OSError, AssertionError) as error:
         raise StudyError(
-            f"the commit of round {place.round} in {place.path} is not whole: "
-            f"{str(error) or 'a row of its bank is gone'}"
+            f"the commit of round {place.round} in {place.path} is not whole: {error}"
         ) from None
     groups, snapshot = groups_of(commit.state), snapshot_of(commit.state, SNAPSHOT)
     if groups is None or snapshot is None:
@@ -153,6 +155,12 @@ def open_bench(place: Place) -> Bench:
             f"{place.path} has no groups as of round {place.round}: there was no "
             "refresh yet (hdc-fl.refresh-every), or fewer than four clients have sent "
             "a head"
+        )
+    if not snapshot.complete:
+        raise StudyError(
+            f"{place.path} has {len(snapshot.clients)} grouped clients, of which "
+            f"{len(snapshot.sampled)} were compared with each other: other memberships "
+            "are not known without comparing all"
         )
     return Bench(
         place=place,

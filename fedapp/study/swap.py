@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedapp.hdc.bank_rows import own_encoder
 from fedapp.hdc.heads import Array
 from fedapp.ledger import Score
 from fedapp.study.bench import Bench
@@ -74,8 +75,9 @@ def _targets(bench: Bench, job: tuple[int, tuple[int, ...]]) -> list[Score]:
     target, donors = job
     scores = []
     for donor in donors:
-        row = bench.bank.read(donor)
-        assert row is not None
-        received = {"encoder": row.part("encoder")}
+        encoder = own_encoder(bench.bank, donor)
+        if encoder is None:
+            raise StudyError(f"the bank's row of client {donor} is damaged or gone")
+        received = {"encoder": encoder}
         scores.append(bench.score(target, received, name=str(donor)))
     return scores

@@ -6,6 +6,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from fedapp.files import write_json
+from fedapp.hdc.newcomers import LANDMARKS
 from fedapp.hdc.raw import MOST_CLIENTS
 from fedapp.hdc.refresh_state import RAW
 from fedapp.ledger import Score
@@ -120,4 +121,12 @@ def _notes(bench: Bench) -> Iterator[str]:
             f"and heads of round {bench.commit.round}"
         )
     if RAW not in bench.state:
-        yield f"no variant raw: raw heads are grouped up to {MOST_CLIENTS} clients only"
+        why = f"raw heads are grouped up to {MOST_CLIENTS} clients only"
+        if bench.settings.table["exchange"] == "sketch":
+            why = "with hdc-fl.exchange = 'sketch' the server had no heads"
+        yield f"no variant raw: {why}"
+    if LANDMARKS in bench.state:
+        yield (
+            "clients that were not at the last refresh are given the shared encoder by "
+            "variants with other groups or memberships"
+        )

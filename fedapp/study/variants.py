@@ -11,8 +11,9 @@ from math import inf
 import numpy as np
 
 from fedapp.config import suggestion
+from fedapp.hdc.newcomers import LANDMARKS, PHASE
 from fedapp.hdc.refresh import Groups
-from fedapp.hdc.refresh_state import RAW, groups_tensors, snapshot_of
+from fedapp.hdc.refresh_state import RAW, groups_tensors, snapshot_of, without
 from fedapp.hdc.variants import hard_groups, one_group, random_groups, soft_groups
 from fedapp.ledger import Score
 from fedapp.study.bench import Bench
@@ -177,7 +178,7 @@ def applied(bench: Bench, variant: Variant) -> tuple[HdcFl, State]:
     kind, value = variant.kind, variant.value
     rule = bench.rule(activation="always")
     if kind == SHARED:
-        return rule, {k: part for k, part in bench.state.items() if k != "groups"}
+        return rule, without(bench.state, "groups")
     if kind == OWN:
         return bench.rule(activation="always", mix=0.0), bench.state
     if kind == MIX:
@@ -185,7 +186,9 @@ def applied(bench: Bench, variant: Variant) -> tuple[HdcFl, State]:
     if kind == SOFT:
         return rule, bench.state
     groups = _regrouped(bench, kind, rule.temperature if value is None else value)
-    return rule, {**bench.state, "groups": groups_tensors(groups, next_id=0)}
+    # Newcomers were placed among the run's own groups, not among these.
+    others = without(bench.state, LANDMARKS, PHASE)
+    return rule, {**others, "groups": groups_tensors(groups, next_id=0)}
 
 
 def _regrouped(bench: Bench, kind: str, temperature: float) -> Groups:

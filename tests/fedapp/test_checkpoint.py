@@ -69,6 +69,17 @@ def test_a_torn_commit_falls_back_to_the_one_before_and_says_so(
     assert checkpoints.rounds() == [1]
 
 
+@pytest.mark.parametrize("end", ["-params.safetensors", "-state.safetensors"])
+def test_a_flipped_bit_is_a_torn_commit(checkpoints, caplog, end):
+    for round_ in (1, 2):
+        checkpoints.write(commit(round_))
+    file = checkpoints.folder / f"r000002{end}"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert checkpoints.latest().round == 1
+    assert "is damaged" in caplog.text
+
+
 def test_nothing_whole_is_an_error_that_names_each(checkpoints):
     for round_ in (1, 2):
         checkpoints.write(commit(round_))
@@ -88,7 +99,7 @@ def test_a_commit_under_another_rounds_name_is_not_whole(checkpoints):
 def test_tensors_without_their_commit_do_not_count(checkpoints, monkeypatch):
     checkpoints.write(commit(1))
 
-    def full(*_):
+    def full(*_, **__):
         raise OSError("no space left on device")
 
     monkeypatch.setattr("fedapp.checkpoint.write_json", full)

@@ -12,6 +12,7 @@ from deployment.federation import make_images
 from flwr.app import Context, Error, Message, MessageType, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
+from fedapp import client_app as client_app_module
 from fedapp.client_app import app as client_app
 from fedapp.config import defaults
 from fedapp.inline import InlineGrid
@@ -151,6 +152,21 @@ def test_devices_run_by_their_ids_on_their_own_data(devices):
     assert found.log.count("data.partition") == 1
 
 
+def test_a_device_knows_that_it_is_no_simulation(devices, monkeypatch):
+    """Noise that protects somebody must not follow from the seed there."""
+    simulated, build_task = [], client_app_module.build_task
+
+    def watched(*args):
+        task, test = build_task(*args)
+        simulated.append(task.simulated)
+        return task, test
+
+    monkeypatch.setattr(client_app_module, "build_task", watched)
+    devices("plain", "ben anna", rounds__count=1)
+    assert simulated
+    assert not any(simulated)
+
+
 def test_a_round_that_is_repeated_gives_what_it_gives_undisturbed(devices):
     calm = devices("calm", rounds__min_replies=1.0)
 
@@ -217,6 +233,35 @@ def test_half_of_the_devices_are_enough(devices):
     assert found.summary["status"] == "completed"
     assert [row["trained"] for row in found.summary["per_client"]] == [True, False]
     assert len(found.summary["failures"]) == 3
+
+
+def test_a_round_does_not_wait_for_newcomers_that_are_away(devices):
+    def cleo_is_away(name, round_, attempt):
+        return "away" if name == "cleo" else "fine"
+
+    found = devices(
+        "newcomer",
+        "anna ben cleo",
+        fate=cleo_is_away,
+        method="hdc-fl",
+        data__unseen_clients=1,
+        hdc_fl__newcomer_epochs=1,
+        rounds__retries=0,
+    )
+    assert found.summary["status"] == "completed"
+    assert [row["trained"] for row in found.summary["per_client"]] == [1, 1, 0]
+    failures = [(f["phase"], f["client"]) for f in found.summary["failures"]]
+    assert failures == [("newcomers", 2)] * 3
+    with pytest.raises(RuntimeError, match=r"round 1, phase newcomers: 0 of 1"):
+        devices(
+            "every",
+            fate=cleo_is_away,
+            method="hdc-fl",
+            data__unseen_clients=1,
+            hdc_fl__newcomer_epochs=1,
+            rounds__min_replies=1.0,
+            rounds__retries=0,
+        )
 
 
 def test_a_run_stops_when_repeating_does_not_help(devices):

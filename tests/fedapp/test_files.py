@@ -2,10 +2,8 @@ import json
 
 import pytest
 import torch
-from safetensors import safe_open
 from safetensors.torch import save_file
 
-from fedapp import files
 from fedapp.files import (
     TensorFile,
     replacing,
@@ -104,28 +102,60 @@ def test_nothing_at_all_comes_back_as_nothing(tmp_path):
     assert TensorFile(tmp_path / "t").payload() == {}
 
 
-def test_a_part_is_read_without_the_others(tmp_path, monkeypatch):
-    write_tensors(tmp_path / "t", PAYLOAD)
-    file, read = TensorFile(tmp_path / "t"), []
+def spoil(path, part, *, at=0):
+    """Change one byte of a part."""
+    whole = bytearray(path.read_bytes())
+    whole[TensorFile(path).span(part)[0] + at] ^= 1
+    path.write_bytes(whole)
 
-    class Watched:
-        def __init__(self, *args, **kwargs):
-            self._open = safe_open(*args, **kwargs)
 
-        def __enter__(self):
-            self._file = self._open.__enter__()
-            return self
-
-        def __exit__(self, *error):
-            return self._open.__exit__(*error)
-
-        def get_tensor(self, name):
-            read.append(name)
-            return self._file.get_tensor(name)
-
-    monkeypatch.setattr(files, "safe_open", Watched)
+def test_a_damaged_part_is_refused_by_name_and_the_others_are_read(tmp_path):
+    path = tmp_path / "spoilt"
+    write_tensors(path, PAYLOAD)
+    spoil(path, "m")
+    file = TensorFile(path)
+    with pytest.raises(ValueError, match=r"/spoilt is damaged: its part 'm'"):
+        file.part("m")
     same(file.part("model"), PAYLOAD["model"])
-    assert sorted(read) == ["model/steps", "model/w"]
+    with pytest.raises(ValueError, match="damaged"):
+        file.payload()
+
+
+@pytest.mark.parametrize("at", [0, 1000, 3999])
+def test_one_changed_byte_anywhere_is_seen(tmp_path, at):
+    write_tensors(tmp_path / "t", {"x": {"w": torch.arange(1000.0)}})
+    spoil(tmp_path / "t", "x", at=at)
+    with pytest.raises(ValueError, match="damaged"):
+        TensorFile(tmp_path / "t").part("x")
+
+
+def test_files_without_checksums_are_read_as_they_are(tmp_path):
+    about = {"about": json.dumps({"version": 1, "author": "the first release"})}
+    save_file({"x/w": torch.ones(2)}, tmp_path / "old", metadata=about)
+    spoil(tmp_path / "old", "x")
+    file = TensorFile(tmp_path / "old")
+    assert file.part("x")["w"].tolist() != [1.0, 1.0]
+    assert file.notes == {"author": "the first release"}
+
+
+def test_a_file_cut_off_after_it_was_opened_is_refused(tmp_path):
+    path = tmp_path / "t"
+    write_tensors(path, PAYLOAD)
+    file = TensorFile(path)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ValueError, match="/t cannot be read: it was cut off"):
+        file.payload()
+    path.unlink()
+    with pytest.raises(ValueError, match="/t cannot be read"):
+        file.part("model")
+
+
+def test_a_span_holds_a_part_and_no_other(tmp_path):
+    write_tensors(tmp_path / "t", PAYLOAD)
+    file, whole = TensorFile(tmp_path / "t"), (tmp_path / "t").read_bytes()
+    start, end = file.span("m")
+    assert whole[start:end] == (-7).to_bytes(4, "little", signed=True)
+    assert file.span("mod") == (0, 0)
 
 
 def test_a_part_that_is_not_there_is_empty(tmp_path):

@@ -8,6 +8,7 @@ from fedapp.algorithm import Update
 from fedapp.bank import Bank
 from fedapp.ledger import Failure, Ledger, Score, score_metrics, scores_of
 from fedapp.run_folder import RunFolder
+from fedapp.summary import results
 from fedapp.turn import Turn
 
 
@@ -125,6 +126,24 @@ def test_unseen_clients_do_not_count_at_all():
     ledger.scores = [Score(k, "global", 10, 1.0, a) for k, a in enumerate((0.5, 1, 0))]
     found = ledger.accuracy()
     assert (found["mean"], found["worst"], found["gap"]) == (0.75, 0.5, 0)
+
+
+def test_unseen_clients_are_summed_up_by_model():
+    ledger = Ledger(last_trained={0: 1}, unseen_from=1)
+    ledger.scores = [
+        Score(k, model, 10, 1.0, accuracy)
+        for k, model, accuracy in (
+            *((0, "own", 1.0), (0, "other", 0.0), (1, "own", 0.5), (1, "other", 0.75)),
+            *((2, "own", 0.125), (2, "other", 0.25)),
+        )
+    ]
+    own = {"mean": (0.5 + 0.125) / 2, "worst": 0.125}
+    other = {"mean": 0.5, "worst": 0.25}
+    assert results(ledger, names="012", groups=())["unseen"] == {
+        "clients": 2,
+        **own,
+        "models": {"own": own, "other": other},
+    }
 
 
 def test_accuracy_is_of_all_clients_if_none_ever_trained(tmp_path):

@@ -108,3 +108,18 @@ def test_owners_are_sorted_as_their_numbers(versions):
     for client in (10, 9, 100):
         write(versions, (1, 0), owner=owner_name(client))
     assert versions.owners() == [owner_name(client) for client in (9, 10, 100)]
+
+
+def test_versions_after_the_one_held_are_in_no_commit_and_are_left(versions):
+    # Client a answered in round 5; its reply of round 6 was dropped.
+    write(versions, (3, 0), (5, 0), (6, 0))
+    left = versions.prune("a", commits=(6, 7), running=8, held=(5, 0))
+    assert kept(versions) == [(5, 0), (6, 0)]
+    assert left == 2
+
+
+def test_pruning_says_how_many_are_left(versions):
+    write(versions, (1, 0), (2, 0), (3, 0))
+    assert versions.prune("a", commits=(1,), running=4) == 2
+    assert versions.prune("a", commits=(), running=4) == 1
+    assert versions.prune("b", commits=(), running=4) == 0

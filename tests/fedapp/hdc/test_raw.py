@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from planted import store
 
 from fedapp.hdc import raw
 from fedapp.hdc.heads import descriptor, gram, principal_directions
@@ -26,8 +27,8 @@ def planted(groups=3, each=6, shape=(10, 8), noise=0.7, seed=0):
 
 def regroup(heads, before=None, **changes):
     settings = {"max_groups": 8, "min_silhouette": 0.05, "seed": 7}
-    clients = range(len(heads))
-    return raw_refresh(clients, heads.__getitem__, before=before, **settings | changes)
+    known = store(np.stack(heads))
+    return raw_refresh(known, before=before, **settings | changes)
 
 
 def test_it_is_the_grouping_of_descriptors_of_full_rank():

@@ -135,7 +135,10 @@ def _metrics(path: Path) -> None:
 
 
 def write_groups(path: Path) -> None:
-    """Add what HDC-FL leaves: two refreshes and a bank with heads of two kinds."""
+    """Add what HDC-FL leaves: two refreshes and a bank with heads of two kinds.
+
+    Client 1 was a newcomer in round 2, the unseen client 3 is one in round 4.
+    """
     folder = path / "hdc-fl"
     folder.mkdir()
     (folder / "refreshes.csv").write_text(
@@ -150,6 +153,20 @@ def write_groups(path: Path) -> None:
         "4,0,0,0.9,True\n4,0,5,0.1,False\n"
         "4,1,0,0.2,False\n4,1,5,0.8,True\n"
         "4,2,0,0.7,True\n4,2,5,0.3,False\n"
+    )
+    (folder / "silhouettes.csv").write_text(
+        "round,groups,silhouette,chosen\n2,2,0.04,False\n4,2,0.75,True\n"
+    )
+    (folder / "spectrum.csv").write_text(
+        "round,direction,share,kept\n"
+        "2,1,0.9,True\n2,2,0.1,True\n4,1,0.625,True\n4,2,0.25,True\n4,3,0.125,False\n"
+    )
+    (folder / "ages.csv").write_text(
+        "round,client,age,in_prototypes\n4,0,0,True\n4,1,1,True\n4,2,3,False\n"
+    )
+    (folder / "newcomers.csv").write_text(
+        "round,client,group,membership,similarity\n"
+        "2,1,0,1.0,0.5\n4,3,0,0.25,0.125\n4,3,5,0.75,0.5\n"
     )
     kinds = (torch.tensor([[1.0, 0.0], [0.0, 0.0]]), torch.tensor([[0, 0], [0, 2.0]]))
     for k in range(3):

@@ -12,7 +12,7 @@ from fedapp.config import defaults
 from fedapp.report import build
 from fedapp.report.build import try_report, write_report
 from fedapp.report.folder import load
-from fedapp.report.run_page import run_page
+from fedapp.report.run_page import OF_GROUPS, run_page
 from fedapp.report.words import duration, per_cent, size
 
 VOID = {"meta", "br", "link"}
@@ -91,8 +91,7 @@ def test_a_page_loads_nothing_from_elsewhere(drawn):
 def test_every_figure_is_inline_and_saved_twice(drawn):
     page = Page(report_of(drawn))
 
-    wanted = ["accuracy", "clients", "costs", "groups", "labels", "refreshes"]
-    wanted.append("similarity")
+    wanted = ["accuracy", "clients", "costs", "labels", *OF_GROUPS]
     files = sorted(file.name for file in (drawn / "figures").iterdir())
     assert files == sorted(f"{n}.{e}" for n in wanted for e in ("svg", "png"))
     assert len(page.named("figure")) == len(page.named("svg")) == len(wanted)
@@ -102,12 +101,23 @@ def test_every_figure_has_a_text_for_those_who_cannot_see_it(drawn):
     figures = [a for a in Page(report_of(drawn)).named("div") if a.get("role") == "img"]
 
     joined = " ".join(str(figure["aria-label"]) for figure in figures)
+    assert "unseen: never trains; nearest group 5, 75.00 %" in report_of(drawn)
     for fact in (
         "worst client 12.50 %, then 37.50 %",
         "Unseen clients: 1",
         "At the last, round 4: group 0 has 2 clients, group 5 has 1 clients",
         "Mean inner product within groups 1.00, between groups 0.00",
         "silhouette 0.75, ARI 0.50 to the refresh before and 1.00 to latent",
+        "The strongest membership of a client is 80 % on average, 70 % at least.",
+        "On the right: 1 newcomer, placed by",
+        "3 clients in a plane that holds 100 % of the variance",
+        "group 0: 2 clients, mean 81.25 %; group 5: 1 clients, mean 37.50 %.",
+        "silhouettes at round 4: 2 groups 0.75. Chosen: 2 groups, silhouette 0.75.",
+        "62.5 %, 25.0 %, 12.5 %. The first 2 of 3 are kept and hold 87.5 %.",
+        "change of descriptors 0.10, of heads 1.00. Blue: personal encoders came into "
+        "use at round 4.",
+        "3 clients have an entry; half are older than 1 rounds or as old, the oldest "
+        "is 3.",
     ):
         assert fact in joined
 
@@ -172,6 +182,22 @@ def test_who_never_trained_is_flagged_and_not_the_worst(path):
     assert re.search(
         r"never trained so far</td></tr><tr class=\"marked\"", _table(path)
     )
+
+
+def test_unseen_clients_are_told_by_model_if_there_are_several(path):
+    summary = json.loads((path / "summary.json").read_text())
+    assert "Unseen clients" not in page_of(path).text
+    summary["unseen"] |= {
+        "worst": 0.4304,
+        "models": {
+            "personal": {"mean": 0.5101, "worst": 0.4304},
+            "shared": {"mean": 0.3203, "worst": 0.2102},
+        },
+    }
+    (path / "summary.json").write_text(json.dumps(summary))
+    shown = page_of(path).text
+    assert "personal encoder, fitted head51.01 %43.04 %" in shown
+    assert "shared encoder, same head32.03 %21.02 %" in shown
 
 
 def test_changed_settings_come_first_with_their_defaults(tmp_path):

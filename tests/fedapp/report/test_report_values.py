@@ -58,7 +58,7 @@ def test_the_first_model_of_a_client_is_its_own(path):
 
     assert {row.model for row in main_rows(scores)[4]} == {"own"}
     means = other_models(scores, unseen_from=3)
-    assert means == pytest.approx({"own": 2 / 3, "nearest": 0.625})
+    assert means == {"own": (pytest.approx(2 / 3), 3), "nearest": (0.625, 2)}
 
 
 def test_similarity_is_of_the_rows_that_count(path):

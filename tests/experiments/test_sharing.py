@@ -137,7 +137,8 @@ def test_rows_of_one_run_show_its_variants(tmp_path: Path, studied):
     folder = runs[0].folder
     summary = json.loads((folder / "summary.json").read_text())["accuracy"]
     found = json.loads((folder / "hdc-fl/variants.json").read_text())["variants"]
-    assert hdc == again and hdc.items() >= summary.items()
+    assert hdc == again
+    assert hdc.items() >= summary.items()
     assert summary == found["soft"]["accuracy"]
     assert own == found["own"]["accuracy"]
     assert half == found["mix=0.5"]["accuracy"]

@@ -45,7 +45,9 @@ class Hooks(ABC):
         return {"model": params}
 
     def tasks(self, params: Params, state: State, turn: Turn) -> Iterator[Task]:
-        """Yield the messages of a phase, in client order; several to one are allowed.
+        """Yield the messages of a phase, in client order or another that is fixed.
+
+        Several to one client are allowed.
 
         A client's messages of one phase all start from the same memory.
         """
@@ -67,7 +69,8 @@ class Hooks(ABC):
     ) -> tuple[Params, State]:
         """Return the new model and state from valid replies.
 
-        ``updates`` yields each reply once, in client order, one in memory at a time.
+        ``updates`` yields each reply once, in the order of ``tasks``, which is client
+        order by default, one in memory at a time.
         """
 
     def personal(

@@ -66,7 +66,7 @@ def settings(
         out.print("A method's own settings: fedapp settings METHOD")
         return
     try:
-        rows = _method_rows(method)
+        rows = method_rows(method)
     except SettingsError as problem:
         complain(problem)
         raise typer.Exit(BAD_SETTINGS) from None
@@ -89,7 +89,8 @@ def _shared_rows() -> list[list[str]]:
     return rows
 
 
-def _method_rows(name: str) -> list[list[str]]:
+def method_rows(name: str) -> list[list[str]]:
+    """Return name, default, range and purpose of each setting of a method."""
     from fedapp.methods import method_named
 
     method = method_named(name)

@@ -7,7 +7,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from fedapp.layout import DTYPES, read_layout, read_tensor
+from fedapp.layout import DTYPES, read_bytes, read_layout, tensor_of
 
 MIXED = {
     "one": torch.tensor([[1.5, -2.5], [3.5, 4.5]]),
@@ -20,7 +20,9 @@ MIXED = {
 def read(path):
     with path.open("rb") as stream:
         places, metadata = read_layout(stream)
-        return {n: read_tensor(stream, p) for n, p in places.items()}, metadata
+        return {
+            n: tensor_of(read_bytes(stream, p), p) for n, p in places.items()
+        }, metadata
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)

@@ -161,9 +161,13 @@ def match_groups(
 
 def memberships(descriptors: Array, centroids: Array, *, temperature: float) -> Array:
     """Return the n x G soft-max of ``h . mu / temperature``; rows sum to 1."""
+    return soft_max(_scores(descriptors, centroids), temperature=temperature)
+
+
+def soft_max(scores: Array, *, temperature: float) -> Array:
+    """Return the soft-max of each row of ``scores / temperature``."""
     if not temperature > 0:
         raise ValueError(f"the temperature must be positive; got {temperature}")
-    scores = _scores(descriptors, centroids)
     # Shifting before dividing: a tiny temperature then overflows to weight 0 only.
     with np.errstate(over="ignore"):
         shifted = (scores - scores.max(axis=1, keepdims=True)) / temperature

@@ -69,6 +69,11 @@ WRONG = {
     "a gap": {"a": entry(0, 4)},
     "an overlap": {"a": entry(0, 8), "b": entry(4, 8)},
     "a start inside": {"a": entry(4, 8)},
+    "a gap inside": {"a": entry(0, 2, "U8", [2]), "b": entry(4, 8)},
+    "an overlap of the right length": {
+        "a": entry(0, 4),
+        "b": entry(0, 4),
+    },
     "more than there is": {"a": entry(0, 12)},
     "another shape": {"a": entry(0, 8, shape=[3])},
     "a negative shape": {"a": entry(0, 8, shape=[-1, -2])},

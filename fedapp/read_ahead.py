@@ -1,4 +1,4 @@
-"""Getting the next files while the present one is worked on.
+"""Asking the disk for the next files while the present one is worked on.
 
 Read one after another, 20,000 files wait for the disk 20,000 times. Told what comes
 next, it fetches several at once. Where the system takes no hints, nothing is lost but
@@ -6,12 +6,8 @@ time.
 """
 
 import os
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TypeVar
-
-T = TypeVar("T")
 
 FILES = 16
 BYTES = 32 * 2**20
@@ -45,20 +41,6 @@ class ReadAhead:
                 _ask(path, (0, HEADER), self._span)
             self._asked += 1
         self._used += 1
-
-
-def one_ahead(items: Iterable[T]) -> Iterator[T]:
-    """Yield ``items``, each made in a thread while the one before is worked on.
-
-    Worth it where making one takes long and leaves Python free, as reading does.
-    """
-    source = iter(items)
-    end = object()
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        coming = pool.submit(next, source, end)
-        while (item := coming.result()) is not end:
-            coming = pool.submit(next, source, end)
-            yield item  # type: ignore[misc]
 
 
 def _ask(path: Path, *spans: tuple[int, int]) -> None:

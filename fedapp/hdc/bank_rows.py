@@ -1,4 +1,4 @@
-"""What HDC-FL reads of the bank, at most two rows in memory at a time."""
+"""What HDC-FL reads of the bank, one row in memory at a time."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -10,7 +10,6 @@ from fedapp.hdc.head_store import Heads
 from fedapp.hdc.heads import Floats
 from fedapp.hdc.mixture import group_prototypes
 from fedapp.params import Params
-from fedapp.read_ahead import one_ahead
 
 
 def bank_heads(bank: Bank) -> Heads:
@@ -46,8 +45,7 @@ def prototypes_in(
     counts = np.zeros(len(clients), dtype=np.int64)
 
     def trees() -> Iterator[tuple[int, float, Params]]:
-        rows = bank.parts(list(counted), "encoder", fresh=True)
-        for row, encoder in one_ahead(rows):
+        for row, encoder in bank.parts(list(counted), "encoder", fresh=True):
             index = counted[row.client]
             counts[index] = row.num_examples
             yield int(labels[index]), float(row.num_examples), convert(encoder)

@@ -1,12 +1,10 @@
 import os
-import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from fedapp import read_ahead
-from fedapp.read_ahead import BYTES, FILES, ReadAhead, one_ahead
+from fedapp.read_ahead import BYTES, FILES, ReadAhead
 
 PATHS = [Path(f"f{k}") for k in range(40)]
 
@@ -72,55 +70,3 @@ def test_the_system_is_asked_for_the_bytes_wanted(tmp_path, monkeypatch):
     ahead.step()
     will = os.POSIX_FADV_WILLNEED
     assert found == [(0, read_ahead.HEADER, will), (4, 4, will)]
-
-
-def test_the_next_item_is_made_while_one_is_worked_on():
-    made, free = [], threading.Event()
-
-    def items():
-        for k in range(4):
-            if k == 2:
-                assert free.wait(10)
-            made.append(k)
-            yield k
-
-    found = one_ahead(items())
-    assert next(found) == 0
-    assert next(found) == 1
-    # The third is under way, though nobody asked for it, and waits.
-    free.set()
-    assert list(found) == [2, 3]
-    assert made == [0, 1, 2, 3]
-
-
-def test_no_more_than_one_is_made_ahead():
-    made = []
-
-    def items():
-        for k in range(6):
-            made.append(k)
-            yield k
-
-    for k in one_ahead(items()):
-        time.sleep(0.01)
-        assert made[-1] <= k + 1
-    assert list(one_ahead([])) == []
-
-
-def test_what_goes_wrong_with_an_item_is_told_in_its_place():
-    def items():
-        yield 1
-        raise OSError("disk")
-
-    found = one_ahead(items())
-    assert next(found) == 1
-    with pytest.raises(OSError, match="disk"):
-        next(found)
-
-
-def test_whoever_stops_early_leaves_no_thread_behind():
-    before = threading.active_count()
-    found = one_ahead(range(100))
-    next(found)
-    found.close()
-    assert threading.active_count() == before

@@ -8,9 +8,8 @@ eight bytes with the length of a JSON header, the header, and the tensors withou
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import torch
@@ -30,12 +29,13 @@ DTYPES = {
     "BOOL": torch.bool,
 }
 
+Bytes = NDArray[np.uint8]
+
 LONGEST = 100 * 10**6
 """Bytes of a header; the library's own limit."""
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where one tensor lies: its type, its shape, its bytes from ``start`` on."""
 
     dtype: torch.dtype
@@ -75,22 +75,29 @@ def read_layout(stream: BinaryIO) -> tuple[dict[str, Place], Mapping[str, str]]:
     return places, metadata
 
 
-def read_tensor(stream: BinaryIO, place: Place) -> Tensor:
-    """Return one tensor, in memory of its own.
+def read_bytes(stream: BinaryIO, place: Place) -> Bytes:
+    """Return the bytes of one tensor, in memory of their own.
 
     Raises
     ------
     ValueError
         If the file ends before the tensor does.
     """
-    leaf = torch.empty(place.shape, dtype=place.dtype)
+    found = np.empty(place.size, dtype=np.uint8)
     stream.seek(place.start)
-    if stream.readinto(as_bytes(leaf)) != place.size:  # type: ignore[attr-defined]
+    if stream.readinto(found) != place.size:  # type: ignore[attr-defined]
         raise ValueError("it was cut off while it was read")
-    return leaf
+    return found
 
 
-def as_bytes(leaf: Tensor) -> NDArray[np.uint8]:
+def tensor_of(bytes_: Bytes, place: Place) -> Tensor:
+    """Return the tensor that these are the bytes of, without a copy."""
+    if place.size == 0:
+        return torch.empty(place.shape, dtype=place.dtype)
+    return torch.from_numpy(bytes_).view(place.dtype).reshape(place.shape)
+
+
+def bytes_of(leaf: Tensor) -> Bytes:
     """Return the bytes of a tensor that lies in one piece, without a copy."""
     return leaf.reshape(-1).view(torch.uint8).numpy()
 

@@ -38,7 +38,6 @@ class Storage:
         done = commit.round if commit is not None else 0
         self.bank.restore(commit.bank if commit is not None else {}, committed=done)
         self._memory.forget(after=done)
-        self._several = set(commit.held) if commit is not None else set()
         return commit
 
     def write(self, commit: Commit) -> None:

@@ -5,6 +5,7 @@ clients with 10 classes and 512 features take 0.4 GB.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,7 @@ class Heads:
             if index < len(self._kept):
                 self._kept[index] = head
             self.clients.append(client)
+        self._kept = self._kept[: len(self.clients)]
 
     def __len__(self) -> int:
         return len(self.clients)
@@ -58,21 +60,21 @@ class Heads:
 
     def each(self) -> Iterator[Floats]:
         """Yield every head, in the order of ``clients``."""
-        kept = min(len(self._kept), len(self))
-        yield from self._kept[:kept]
-        rest = self.clients[kept:]
+        yield from self._kept
+        yield from self._others()
+
+    def blocks(self) -> Iterator[NDArray[np.floating]]:
+        """Yield the same heads some at a time, n x C x d."""
+        for start in range(0, len(self._kept), BLOCK):
+            yield self._kept[start : start + BLOCK]
+        others = self._others()
+        while block := list(islice(others, BLOCK)):
+            yield np.stack(block)
+
+    def _others(self) -> Iterator[Floats]:
+        """Read the heads that are not kept."""
+        rest = self.clients[len(self._kept) :]
         for client, (found, head) in zip(rest, self._read(rest), strict=True):
             if found != client:
                 raise ValueError(f"the head of client {client} is gone")
             yield head
-
-    def blocks(self) -> Iterator[NDArray[np.floating]]:
-        """Yield the same heads some at a time, n x C x d."""
-        block: list[Floats] = []
-        for head in self.each():
-            block.append(head)
-            if len(block) == BLOCK:
-                yield np.stack(block)
-                block = []
-        if block:
-            yield np.stack(block)

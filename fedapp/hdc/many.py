@@ -13,10 +13,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from fedapp.hdc.blocks import LENGTH, Descriptors, projection
-from fedapp.hdc.grouping import Grouping, Labels, NothingToGroup, memberships
+from fedapp.hdc.grouping import Grouping, Labels, NothingToGroup, soft_max
 from fedapp.hdc.heads import NORM_FLOOR, Array
 from fedapp.hdc.sample import sample_positions
-from fedapp.hdc.settling import settle, sums_under
+from fedapp.hdc.settling import means_of, settle, sums_of
 from fedapp.hdc.trial import distances_of, silhouette_of, try_counts
 
 EXACT = 1000
@@ -81,7 +81,12 @@ def group_many(
         labels, silhouettes = try_counts(
             look.rows, look.inside, apart, before, max_groups=max_groups, seed=seed
         )
-        labels, sums = (settle if wide else sums_under)(descriptors, labels)
+        if wide:
+            few = labels[look.inside]
+            means = means_of(few, sums_of(look.compared, few, int(labels.max()) + 1))
+            labels, sums = settle(descriptors, labels, means)
+        else:
+            sums = sums_of(look.rows, labels, int(labels.max()) + 1)
         labels, sums = _numbered(labels, sums)
         value = silhouette_of(apart, labels[look.inside], len(sums))
         if value is not None:
@@ -91,7 +96,7 @@ def group_many(
             labels, sums = np.zeros_like(labels), sums.sum(axis=0, keepdims=True)
         centroids = _directions(sums, labels)
         soft = [
-            memberships(rows, centroids, temperature=temperature)
+            soft_max(rows @ centroids.T, temperature=temperature)
             for _, rows in descriptors.blocks()
         ]
     return Many(

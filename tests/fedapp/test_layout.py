@@ -7,7 +7,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from fedapp.layout import DTYPES, read_layout, read_tensor
+from fedapp.layout import DTYPES, read_bytes, read_layout, tensor_of
 
 MIXED = {
     "one": torch.tensor([[1.5, -2.5], [3.5, 4.5]]),
@@ -20,7 +20,9 @@ MIXED = {
 def read(path):
     with path.open("rb") as stream:
         places, metadata = read_layout(stream)
-        return {n: read_tensor(stream, p) for n, p in places.items()}, metadata
+        return {
+            n: tensor_of(read_bytes(stream, p), p) for n, p in places.items()
+        }, metadata
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
@@ -67,6 +69,11 @@ WRONG = {
     "a gap": {"a": entry(0, 4)},
     "an overlap": {"a": entry(0, 8), "b": entry(4, 8)},
     "a start inside": {"a": entry(4, 8)},
+    "a gap inside": {"a": entry(0, 2, "U8", [2]), "b": entry(4, 8)},
+    "an overlap of the right length": {
+        "a": entry(0, 4),
+        "b": entry(0, 4),
+    },
     "more than there is": {"a": entry(0, 12)},
     "another shape": {"a": entry(0, 8, shape=[3])},
     "a negative shape": {"a": entry(0, 8, shape=[-1, -2])},

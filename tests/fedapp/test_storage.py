@@ -95,5 +95,7 @@ def test_a_resumed_run_deletes_what_is_left_over(folder, memory):
         commit(storage, round_, {0: round_})
     again = Storage(folder)
     assert again.take_up().round == 2
+    assert kept(memory, 0) == [1, 2]
     commit(again, 3, {0: 2})
+    commit(again, 4, {0: 2})
     assert kept(memory, 0) == [2]

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from planted import describe, match, planted, store
 
-from fedapp.hdc import many, trial
+from fedapp.hdc import many, settling, trial
 from fedapp.hdc.blocks import LENGTH, projection
 from fedapp.hdc.grouping import choose_groups, memberships
 from fedapp.hdc.heads import descriptor
 from fedapp.hdc.many import group_many
 from fedapp.hdc.sample import sample_positions
-from fedapp.hdc.settling import settle, sums_under
-from fedapp.hdc.trial import mini_batch
+from fedapp.hdc.settling import means_of, settle, sums_of
+from fedapp.hdc.trial import mini_batch, silhouette_of
 
 WIDE = {"shape": (6, 60), "noise": 1.5}
 """Descriptors of some 240 numbers, which are long enough to be projected."""
@@ -151,6 +151,16 @@ def test_a_group_that_the_sample_does_not_see_is_none():
     assert len(found.grouping.centroids) == 2
 
 
+def test_no_silhouette_is_made_up_for_groups_the_sample_does_not_see():
+    apart = np.array([[0.0, 1, 2], [1, 0, 3], [2, 3, 0]])
+    labels = np.array([0, 0, 1])
+
+    # By hand: (2 - 1) / 2, (3 - 1) / 3 and, alone in its group, 0.
+    assert silhouette_of(apart, labels, 2) == pytest.approx((1 / 2 + 2 / 3) / 3)
+    assert silhouette_of(apart, labels * 2, 3) is None
+    assert silhouette_of(apart, np.arange(3), 3) is None
+
+
 def test_a_head_without_a_direction_is_left_out():
     heads, labels = planted(600)
     heads[[0, 300]] = 0
@@ -216,29 +226,51 @@ def test_groups_of_the_refresh_before_are_a_start(monkeypatch):
     assert starts == [None, None, (4, length), None]
 
 
+def settled(descriptors, labels):
+    """Settle from labels; every one of their groups has a client."""
+    start = sums_of(dense(descriptors), labels, int(labels.max()) + 1)
+    return settle(descriptors, labels, means_of(labels, start))
+
+
 def test_settling_ends_where_lloyds_steps_end():
     heads, labels = planted(900, noise=0.3)
     descriptors = describe(store(heads))
     astray = labels.copy()
     astray[::5] = 0
 
-    found, sums = settle(descriptors, astray)
+    found, sums = settled(descriptors, astray)
     np.testing.assert_array_equal(found, labels)
     rows = dense(descriptors)
     expected = np.stack([rows[labels == g].sum(axis=0) for g in range(4)])
     np.testing.assert_allclose(sums, expected, atol=1e-9)
-    np.testing.assert_allclose(sums_under(descriptors, labels)[1], expected, atol=1e-9)
+    np.testing.assert_allclose(sums_of(rows, labels, 4), expected, atol=1e-9)
+
+
+def test_settling_goes_on_while_clients_change_groups(monkeypatch):
+    passes, step = [], settling._step
+    monkeypatch.setattr(settling, "_step", lambda *of: passes.append(1) or step(*of))
+    heads, labels = planted(900, noise=0.3)
+    descriptors = describe(store(heads))
+
+    settled(descriptors, labels)
+    assert len(passes) == 1
+    settled(descriptors, np.where(np.arange(900) % 5 == 0, 0, labels))
+    assert len(passes) == 3
 
 
 def test_a_group_may_empty_while_settling():
-    # Three groups on two points; the third has a mean near neither.
+    # Two groups on one point and one on another; the third has a mean between.
     heads = np.concatenate([np.tile(np.eye(2, 3), (3, 1, 1))] * 2)
     heads[3:] = -heads[3:, ::-1]
     descriptors = describe(store(heads))
-    found, sums = settle(descriptors, np.array([0, 0, 2, 1, 1, 2]))
+    found, sums = settled(descriptors, np.array([0, 0, 2, 1, 1, 2]))
 
     assert found.tolist() == [0, 0, 0, 1, 1, 1]
     np.testing.assert_array_equal(sums[2], 0)
+    means = means_of(found, sums)
+    assert np.isinf(means[2]).all()
+    again, _ = settle(descriptors, found, means)
+    assert again.tolist() == found.tolist()
 
 
 def test_descriptors_come_as_from_one_head_at_a_time():

@@ -274,6 +274,15 @@ def test_weight_on_a_missing_prototype_is_refused():
         mix_encoders([tree(1), None], np.array([0.5, 0.5]), tree(2), mix=1.0)
 
 
+def test_an_own_encoder_may_be_missing_where_it_has_no_share():
+    prototypes, weights = [tree(1), tree(3)], np.array([0.25, 0.75])
+
+    mixed = mix_encoders(prototypes, weights, None, mix=1.0)
+    assert mixed["w"].item() == 0.25 * 1 + 0.75 * 3
+    with pytest.raises(ValueError, match=r"mix of 0\.9 needs the client's own"):
+        mix_encoders(prototypes, weights, None, mix=0.9)
+
+
 def test_no_counting_member_anywhere_is_refused():
     with pytest.raises(ValueError, match="positive count"):
         group_weights(np.ones((2, 1)), np.array([0, -1]), np.array([0, 5]))

@@ -6,7 +6,7 @@ from typing import Any
 from experiments.measures import MEASURES
 from fedapp.config import Scalar, defaults, suggestion
 from fedapp.study.place import HDC_FL
-from fedapp.study.variants import RAW_HEADS, variant_named
+from fedapp.study.variant import RAW_HEADS, variant_named
 
 Entry = Mapping[str, Any]
 

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 from experiments.measures import MEASURES, SWAP, VARIANTS, Numbers
 from fedapp.launch import read_json
 from fedapp.study import swap_results, variant_results
-from fedapp.study.bench import open_bench
 from fedapp.study.grouping import PROJECTED
+from fedapp.study.opening import open_bench
 from fedapp.study.place import StudyError, find
 from fedapp.study.swap import swap
-from fedapp.study.variants import SOFT, evaluate, variant_named, variants_of
+from fedapp.study.variant import SOFT, variant_named, variants_of
+from fedapp.study.variants import evaluate
 
 FILES = {VARIANTS: variant_results.SUMMARY, SWAP: swap_results.SUMMARY}
 

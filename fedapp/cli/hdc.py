@@ -60,7 +60,8 @@ def variants(
     hdc-fl/variants.csv of the run folder, a summary to hdc-fl/variants.json.
     """
     from fedapp.study import variant_results as results
-    from fedapp.study.variants import evaluate, sweeps, variants_of
+    from fedapp.study.variant import sweeps, variants_of
+    from fedapp.study.variants import evaluate
 
     with _bench(run, at, data_path) as bench:
         mixes, temperatures = sweeps(bench, mix, temperature)
@@ -107,7 +108,7 @@ def swap(
 def _bench(run: Path, at: int | None, data_path: str) -> Iterator["Bench"]:
     """Hold the run folder, so that nobody goes on with the run, and lay it out."""
     # Not at the top: they import torch.
-    from fedapp.study.bench import held_bench
+    from fedapp.study.opening import held_bench
     from fedapp.study.place import StudyError
 
     try:

@@ -60,6 +60,10 @@ def grouping_rows(summary: Summary) -> Rows:
 def variant_notes(summary: Summary) -> list[str]:
     """Return what to know of the variants, in sentences."""
     return [
+        "Whose encoders a client gets: shared: the server's; own: its own cached one; "
+        "population: everybody's mean; hard: the nearest group's mean; soft: those of "
+        "all groups by memberships, the method; raw: the same by raw heads; "
+        "random-groups: as soft, who is in which group drawn.",
         "Minus soft: percentage points, mean over clients; better, alike, worse: "
         "clients.",
         *(f"{note[0].upper()}{note[1:]}." for note in summary["notes"]),

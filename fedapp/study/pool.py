@@ -11,7 +11,8 @@ from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from typing import TypeVar
 
-from fedapp.study.bench import Bench, open_bench
+from fedapp.study.bench import Bench
+from fedapp.study.opening import open_bench
 from fedapp.study.place import Place, StudyError
 
 J = TypeVar("J")

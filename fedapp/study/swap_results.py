@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedapp.files import write_json
+from fedapp.hdc import overlap as labels
 from fedapp.hdc import swap as measure
 from fedapp.hdc.heads import Array
 from fedapp.study.bench import Bench
@@ -101,20 +102,20 @@ def _confounds(
     for name, overlap in zip(
         ("jaccard", "cosine"), _overlaps(bench, found), strict=True
     ):
-        by_target = measure.confound(found.similarity, gain, overlap)
-        pooled = measure.confound_pooled(found.similarity, gain, overlap)
+        by_target = labels.confound(found.similarity, gain, overlap)
+        pooled = labels.confound_pooled(found.similarity, gain, overlap)
         yield name, {"by_target": _overlap(by_target), "pooled": _overlap(pooled)}
 
 
-def _overlap(found: measure.Overlap) -> dict[str, Any]:
+def _overlap(found: labels.Overlap) -> dict[str, Any]:
     return {**asdict(found), "partial": found.partial}
 
 
 def _overlaps(bench: Bench, found: Swaps) -> tuple[Array, Array]:
     """Return label overlap as Jaccard of class sets and cosine of histograms."""
     plans = [bench.manifest.clients[client] for client in found.clients]
-    sets = measure.jaccard([plan.classes for plan in plans])
-    return sets, np.asarray(measure.cosine([plan.histogram for plan in plans]))
+    sets = labels.jaccard([plan.classes for plan in plans])
+    return sets, np.asarray(labels.cosine([plan.histogram for plan in plans]))
 
 
 def _yes(value: bool) -> str:

@@ -13,7 +13,8 @@ from fedapp.ledger import Score
 from fedapp.study.bench import Bench
 from fedapp.study.grouping import PROJECTED, RAW_HEADS, grouping, refreshes
 from fedapp.study.table import Cell, read_rows, write_rows
-from fedapp.study.variants import SHARED, SOFT, Scores
+from fedapp.study.variant import SHARED, SOFT
+from fedapp.study.variants import Scores
 
 ROWS = "hdc-fl/variants.csv"
 SUMMARY = "hdc-fl/variants.json"

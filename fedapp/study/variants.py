@@ -6,63 +6,32 @@ bank, heads and test samples, only who is mixed with whom differs.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import inf
 
 import numpy as np
 
-from fedapp.config import suggestion
 from fedapp.hdc.newcomers import LANDMARKS, PHASE
 from fedapp.hdc.refresh import Groups
 from fedapp.hdc.refresh_state import RAW, groups_tensors, snapshot_of, without
 from fedapp.hdc.variants import hard_groups, one_group, random_groups, soft_groups
 from fedapp.ledger import Score
 from fedapp.study.bench import Bench
-from fedapp.study.place import StudyError
 from fedapp.study.pool import cores, spread
+from fedapp.study.variant import (
+    HARD,
+    MIX,
+    OWN,
+    POPULATION,
+    RANDOM,
+    RAW_HEADS,
+    SHARED,
+    SOFT,
+    Variant,
+)
 from fedapp.turn import State
 from strategies.hdc_fl import HdcFl
 
-SOFT = "soft"
-SHARED, OWN, POPULATION, HARD, RAW_HEADS, RANDOM = (
-    "shared",
-    "own",
-    "population",
-    "hard",
-    "raw",
-    "random-groups",
-)
-ABOUT = {
-    SHARED: "the shared encoder, as FedPer",
-    OWN: "own cached encoder",
-    POPULATION: "one prototype for all",
-    HARD: "nearest group's prototype",
-    SOFT: "mixture by memberships",
-    RAW_HEADS: "groups and memberships by raw heads",
-    RANDOM: "as soft, who is in which group drawn",
-}
-"""The variants that every study has, in the order of tables."""
-
-MIX, TEMPERATURE = "mix", "temperature"
 DRAW = 1
 """Tells the generator of random groups from those of other studies."""
-
-
-MIXES = (0.25, 0.5, 0.75)
-TEMPERATURES = (0.01, 0.03, 0.3, 1.0)
-"""Tried where nothing else is asked for; ``own`` is mix 0, ``soft`` the run's own."""
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One variant by kind; sweeps have a value."""
-
-    kind: str
-    value: float | None = None
-
-    @property
-    def name(self) -> str:
-        """Its name in files and tables."""
-        return self.kind if self.value is None else f"{self.kind}={self.value:g}"
 
 
 @dataclass(frozen=True)
@@ -77,63 +46,6 @@ class ClientScore:
 
 Scores = dict[str, list[ClientScore]]
 """By the name of the variant, clients ascending."""
-
-
-def variant_named(name: str) -> Variant:
-    """Return the variant of a name, such as ``own`` or ``mix=0.5``.
-
-    Raises
-    ------
-    ValueError
-        If there is none of that name.
-    """
-    kind, equals, text = name.partition("=")
-    if not equals and kind in ABOUT:
-        return Variant(kind)
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    fits = {MIX: 0 <= value <= 1, TEMPERATURE: 0 < value < inf}
-    if fits.get(kind) and Variant(kind, value).name == name:
-        return Variant(kind, value)
-    hint = suggestion(name, ABOUT)
-    raise ValueError(
-        f"there is no variant {name!r}; use one of {', '.join(ABOUT)}, mix=0.5 or "
-        f"temperature=0.3{hint}"
-    )
-
-
-def sweeps(
-    bench: Bench, mixes: Sequence[float] | None, temperatures: Sequence[float] | None
-) -> tuple[list[float], list[float]]:
-    """Return the values to try: those asked for, each once, or else a few of each.
-
-    Raises
-    ------
-    StudyError
-        If a temperature is not positive.
-    """
-    if not mixes and not temperatures:
-        rule = bench.rule()
-        mixes = [value for value in MIXES if value != rule.mix]
-        temperatures = [value for value in TEMPERATURES if value != rule.temperature]
-    for value in temperatures or ():
-        if not value > 0:
-            raise StudyError(f"a temperature must be positive; got {value:g}")
-    return list(dict.fromkeys(mixes or ())), list(dict.fromkeys(temperatures or ()))
-
-
-def variants_of(
-    bench: Bench, *, mixes: Sequence[float], temperatures: Sequence[float]
-) -> list[Variant]:
-    """Return the variants that the bench allows, then the sweeps."""
-    kinds = [kind for kind in ABOUT if kind != RAW_HEADS or RAW in bench.state]
-    return [
-        *(Variant(kind) for kind in kinds),
-        *(Variant(MIX, value) for value in mixes),
-        *(Variant(TEMPERATURE, value) for value in temperatures),
-    ]
 
 
 def evaluate(

@@ -3,20 +3,22 @@
 import numpy as np
 import pytest
 
+from fedapp.hdc.overlap import (
+    confound,
+    confound_pooled,
+    cosine,
+    jaccard,
+    partial_correlation,
+)
 from fedapp.hdc.swap import (
     auroc,
     auroc_by_target,
     auroc_pooled,
     beneficial,
     by_group,
-    confound,
-    confound_pooled,
-    cosine,
     gains,
-    jaccard,
     mean_known,
     nearest_donors,
-    partial_correlation,
     spearman,
     spearman_by_target,
 )

@@ -6,7 +6,8 @@ from conftest import TINY, Finished
 
 from fedapp.config import defaults
 from fedapp.inline import run_inline
-from fedapp.study.bench import Bench, open_bench
+from fedapp.study.bench import Bench
+from fedapp.study.opening import open_bench
 from fedapp.study.place import find
 
 FULL = {"hdc-fl.activation": "always", "data.clients": 8, "rounds.count": 4}

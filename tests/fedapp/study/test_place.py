@@ -7,10 +7,11 @@ from filelock import FileLock
 
 from fedapp.run_folder import RunFolder
 from fedapp.storage import Storage
-from fedapp.study.bench import held_bench, open_bench
+from fedapp.study.opening import held_bench, open_bench
 from fedapp.study.place import Place, StudyError, find
+from fedapp.study.variant import Variant
 from fedapp.study.variant_results import write
-from fedapp.study.variants import Variant, evaluate
+from fedapp.study.variants import evaluate
 from fedapp.workplace import cache_folder
 from study.runs import bench_of, make
 

@@ -11,7 +11,8 @@ from fedapp.study.place import StudyError
 from fedapp.study.pool import spread
 from fedapp.study.swap import swap
 from fedapp.study.swap_results import write
-from fedapp.study.variants import Variant, evaluate
+from fedapp.study.variant import Variant
+from fedapp.study.variants import evaluate
 from study.runs import bench_of
 
 

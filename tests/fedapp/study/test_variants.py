@@ -18,8 +18,9 @@ from fedapp.models import build
 from fedapp.params import join
 from fedapp.study.bench import Bench
 from fedapp.study.place import StudyError
+from fedapp.study.variant import Variant, sweeps, variants_of
 from fedapp.study.variant_results import paired, summary, write
-from fedapp.study.variants import Variant, applied, evaluate, sweeps, variants_of
+from fedapp.study.variants import applied, evaluate
 from fedapp.workplace import cache_folder
 from study.runs import bench_of
 

@@ -120,10 +120,8 @@ def descriptor_map(
     return Drawn(
         "map",
         "Map of the heads",
-        "Principal components of the head descriptors after the last round: clients "
-        "near each other have heads alike."
-        + (" Shapes are latent groups." if shaped else "")
-        + some,
+        f"Principal components of the {found.of}: clients near each other have heads "
+        "alike." + (" Shapes are latent groups." if shaped else "") + some,
         f"{len(clients)} clients in a plane that holds "
         f"{100 * (shares[0] + shares[1]):.0f} % of the variance of their descriptors. "
         "How alike they are stands in the matrix of inner products.",

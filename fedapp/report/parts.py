@@ -137,6 +137,12 @@ class RefreshRow(Part):
     stable: bool
     active: bool
     head_change: float | None = None
+    method: str = "exact"
+
+    @property
+    def sampled(self) -> bool:
+        """Whether tables and comparisons have some of the clients only."""
+        return self.method != "exact"
 
 
 class MembershipRow(Part):

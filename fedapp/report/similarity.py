@@ -1,4 +1,4 @@
-"""How alike the heads of clients are, from the bank of a run folder."""
+"""How alike the heads of clients are, from the bank of a run folder or its state."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_limits
 from fedapp.files import TensorFile
 from fedapp.hdc.clipping import factors, norm, scaled
 from fedapp.hdc.heads import Array, descriptor, gram, principal_directions
+from fedapp.hdc.refresh_state import SNAPSHOT, snapshot_of
 from fedapp.versions import Versions
 
 
@@ -50,20 +51,21 @@ def head_similarity(
         return Similarity(tuple(rows), stacked @ stacked.T)
 
 
-def sketch_similarity(state: Path) -> Similarity | None:
-    """Return the similarity of the sketches of the last refresh, None if without one.
+def refresh_similarity(state: Path, *, of: str) -> Similarity | None:
+    """Return what the last refresh compared, None if there was none.
+
+    The clients are those of its sample, if it had one. ``of`` is as in ``Similarity``.
 
     Raises
     ------
     OSError, ValueError
         If the file ``state`` is missing or broken.
     """
-    found = TensorFile(state).part("snapshot")
-    if not found:
+    part = TensorFile(state).part(SNAPSHOT)
+    found = snapshot_of({SNAPSHOT: part}) if part else None
+    if found is None:
         return None
-    clients = tuple(int(client) for client in found["clients"])
-    values = found["similarity"].double().numpy()
-    return Similarity(clients, values, "sketches at the last refresh")
+    return Similarity(tuple(found.sampled.tolist()), found.similarity, of)
 
 
 def _heads(bank: Path, *, rounds: int) -> dict[int, NDArray[np.float32]]:

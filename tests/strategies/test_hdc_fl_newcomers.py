@@ -156,6 +156,13 @@ def test_those_without_an_entry_get_the_encoder_and_their_epochs(make_turn):
     assert rule.trains(turn)
 
 
+def test_a_client_that_trained_is_no_newcomer_though_its_row_is_gone(make_turn):
+    rule = strategy(**ON)
+    turn = make_turn(num_clients=6, last_trained={3: 1, 5: 1})
+    rule.update(*rule.init(INITIAL), updates((0, 1, 2)), turn)
+    assert rule.participants({}, replace(turn, phase=PHASE)) == [4]
+
+
 def test_comparing_newcomers_without_any_is_an_error():
     given = defaults() | {"hdc-fl.newcomer-alone-epochs": 3}
     with pytest.raises(

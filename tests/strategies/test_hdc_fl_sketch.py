@@ -11,6 +11,7 @@ from test_hdc_fl import COUNTS, ENCODERS, HEADS, INITIAL, strategy
 from client_apps.hdc_fl import LocalHdcFl
 from fedapp.algorithm import Update
 from fedapp.config import SettingsError, defaults
+from fedapp.hdc import finding, many
 from fedapp.hdc.geometry import geometry_of
 from fedapp.hdc.privacy import sigma_for
 from fedapp.hdc.refresh_state import RAW, gate_of, groups_of
@@ -153,6 +154,35 @@ def test_a_client_that_does_not_answer_is_in_no_group(make_turn):
     # Its encoder counts nowhere; it gets the mean of those that do.
     assert got[3] == pytest.approx((10 * 1 + 30 * 2 + 20 * 5) / 60)
     assert max(got[:3]) <= 5
+
+
+def test_a_client_whose_row_is_damaged_before_its_sketch_comes_is_in_no_refresh(
+    make_turn,
+):
+    method, turn = rule(), make_turn(num_clients=5)
+    asked = [*trained(), replace(trained()[0], client=4)]
+    params, state = method.update(*method.init(INITIAL), asked, turn)
+    second = replace(turn, phase="sketch", step=1)
+    (task, *_) = method.tasks(params, state, second)
+    path = turn.bank.read(4, fresh=True).file.path
+    path.write_bytes(path.read_bytes()[:-1])
+    found = answers(task.payload["directions"]["weight"])
+    found.append(replace(found[0], client=4))
+    _, state = method.update(params, state, found, second)
+
+    assert groups_of(state).clients == [0, 1, 2, 3]
+    assert groups_of(state).labels.tolist() == [0, 0, 1, 1]
+
+
+def test_sketches_of_many_clients_are_grouped_by_a_sample(run, monkeypatch):
+    monkeypatch.setattr(many, "EXACT", 5)
+    monkeypatch.setattr(finding, "EXACT", 5)
+    done = run("hdc-fl", **SKETCH)
+
+    methods = {row["method"] for row in done.rows("hdc-fl/refreshes.csv")}
+    assert methods == {"sampled"}
+    assert len({row["client"] for row in done.rows("hdc-fl/memberships.csv")}) == 5
+    assert len(done.tensors("final/state.safetensors")["groups"]["clients"]) == 6
 
 
 def test_three_clients_are_asked_for_nothing(make_turn):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from made_run import write_groups, write_run
 
-from fedapp.report import album
+from fedapp.report import group_album
 from fedapp.report.change_figures import age_bars, change_lines
 from fedapp.report.count_figures import silhouette_curves, spectrum_bars
 from fedapp.report.drawing import GROUPS
@@ -75,11 +75,11 @@ def test_a_newcomer_of_an_earlier_round_is_none_any_more(tmp_path, monkeypatch):
     write_groups(path)
     given = []
     monkeypatch.setattr(
-        album, "membership_bars", lambda weights, late, **_: given.append(late)
+        group_album, "membership_bars", lambda weights, late, **_: given.append(late)
     )
     for name in ("group_timeline", "descriptor_map", "group_accuracy"):
-        monkeypatch.setattr(album, name, lambda *_, **__: None)
-    list(album._group_figures(load(path), ["0", "1", "2", "3"], []))
+        monkeypatch.setattr(group_album, name, lambda *_, **__: None)
+    list(group_album.group_album(load(path), ["0", "1", "2", "3"], [], []))
     assert given == [{3: {0: 0.25, 5: 0.75}}]
 
 

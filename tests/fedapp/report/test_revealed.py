@@ -11,7 +11,7 @@ from fedapp.report.album import draw
 from fedapp.report.folder import load
 from fedapp.report.revealed import revealed
 from fedapp.report.run_page import run_page
-from fedapp.report.similarity import sketch_similarity
+from fedapp.report.similarity import refresh_similarity
 
 SKETCH = {"hdc-fl.exchange": "sketch"}
 
@@ -70,7 +70,7 @@ def test_the_similarity_of_sketches_is_that_of_the_last_refresh(tmp_path):
 
     assert missing == []
     assert "sketches at the last refresh" in figure.caption
-    found = sketch_similarity(path / "final/state.safetensors")
+    found = refresh_similarity(path / "final/state.safetensors", of="sketches")
     assert found.clients == (0, 2)
     np.testing.assert_array_equal(found.values, values)
 

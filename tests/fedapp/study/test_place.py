@@ -5,6 +5,7 @@ import json
 import pytest
 from filelock import FileLock
 
+from fedapp.hdc import finding, many
 from fedapp.run_folder import RunFolder
 from fedapp.storage import Storage
 from fedapp.study.opening import held_bench, open_bench
@@ -110,6 +111,14 @@ def test_a_bank_row_that_is_gone(copied):
 def test_no_refresh_yet(tmp_path):
     run = make(tmp_path, **{"data.clients": 3, "rounds.count": 1})
     with pytest.raises(StudyError, match="no groups as of round 1"):
+        bench_of(run)
+
+
+def test_groups_of_a_sample(tmp_path, monkeypatch):
+    monkeypatch.setattr(many, "EXACT", 5)
+    monkeypatch.setattr(finding, "EXACT", 5)
+    run = make(tmp_path, **{"data.clients": 6, "rounds.count": 1})
+    with pytest.raises(StudyError, match="has 6 grouped clients, of which 5 were comp"):
         bench_of(run)
 
 

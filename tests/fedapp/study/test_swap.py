@@ -44,6 +44,17 @@ def test_groups_and_similarity_are_those_of_the_last_refresh(full, bench, swaps)
     assert np.diag(swaps.similarity) == pytest.approx([1.0] * 8)
 
 
+def test_a_damaged_donor_is_named(copied):
+    run = copied()
+    bench = bench_of(run)
+    row = bench.bank.read(2).file
+    whole = bytearray(row.path.read_bytes())
+    whole[row.span("encoder")[0]] ^= 1
+    row.path.write_bytes(whole)
+    with pytest.raises(StudyError, match="row of client 2 is damaged"):
+        swap(bench, processes=1)
+
+
 def test_pairs_and_summary_lie_in_the_run_folder(copied, swaps):
     run = copied()
     bench = bench_of(run)

@@ -22,7 +22,7 @@ from fedapp.study.variant import Variant, sweeps, variants_of
 from fedapp.study.variant_results import paired, summary, write
 from fedapp.study.variants import applied, evaluate
 from fedapp.workplace import cache_folder
-from study.runs import bench_of
+from study.runs import FULL, bench_of, make
 
 
 def scores(bench: Bench, *kinds: str, **sweep: float):
@@ -249,3 +249,31 @@ def test_any_number_of_processes_gives_the_same_bits(bench):
     done: list[int] = []
     assert evaluate(bench, chosen, processes=2, on_done=done.append) == one
     assert done == [4, 4, 4, 4]
+
+
+def test_of_a_run_with_sketches_all_but_raw_heads_can_be_told(tmp_path):
+    run = make(tmp_path, **FULL, **{"hdc-fl.exchange": "sketch"})
+    bench = bench_of(run)
+    found = scores(bench, "soft", "own", "hard")
+    assert found["soft"] == evaluation(run, bench.commit.round)
+    assert "raw" not in {v.name for v in variants_of(bench, mixes=[], temperatures=[])}
+    everything = evaluate(bench, [Variant("soft"), Variant("shared")], processes=1)
+    (note,) = summary(bench, everything)["notes"]
+    assert note == (
+        "no variant raw: with hdc-fl.exchange = 'sketch' the server had no heads"
+    )
+
+
+def test_newcomers_keep_their_places_only_among_the_groups_of_the_run(tmp_path):
+    unseen = {"data.unseen-clients": 1, "hdc-fl.newcomer-epochs": 1}
+    run = make(tmp_path, **FULL, **unseen)
+    bench = bench_of(run)
+    kinds = [Variant("soft"), Variant("population"), Variant("shared")]
+    found = evaluate(bench, kinds, processes=1)
+    got = [(one.score.loss, one.score.accuracy) for one in found["soft"]]
+    assert got == evaluation(run, bench.commit.round)
+    personal = [one.personal for one in found["soft"]]
+    assert personal == [True] * 8
+    assert [one.personal for one in found["population"]] == [True] * 7 + [False]
+    (note,) = summary(bench, found)["notes"]
+    assert "not at the last refresh are given the shared encoder" in note

@@ -13,27 +13,18 @@ from logging import INFO, getLogger
 import torch
 
 from fedapp.algorithm import Scalars, Update
-from fedapp.hdc import diagnostics, newcomers, sketch_phase
+from fedapp.hdc import newcomers, sketch_phase
 from fedapp.hdc.bank_rows import bank_heads
-from fedapp.hdc.described import Described, from_heads
+from fedapp.hdc.described import from_heads
 from fedapp.hdc.geometry import check_geometry, geometry_specs
-from fedapp.hdc.grouping import NothingToGroup
 from fedapp.hdc.heads import Subspace
 from fedapp.hdc.personal import mixtures
-from fedapp.hdc.raw import RawRefresh, raw_refresh
-from fedapp.hdc.refresh import MIN_CLIENTS, refresh
-from fedapp.hdc.refresh_state import (
-    RAW,
-    gate_of,
-    gate_tensors,
-    groups_of,
-    snapshot_of,
-    state_of_refresh,
-    without,
-)
+from fedapp.hdc.raw import raw_refresh
+from fedapp.hdc.refresh import MIN_CLIENTS
+from fedapp.hdc.refresh_state import RAW, groups_of, snapshot_of, without
+from fedapp.hdc.regroup import is_active, regroup, too_few
 from fedapp.hdc.settings import HdcFlSettings, conflicts
 from fedapp.hdc.sketch import SKETCH
-from fedapp.hdc.stability import Gate
 from fedapp.params import Params, Payload, WeightedMean, select
 from fedapp.strategy import RoundStrategy
 from fedapp.turn import Expected, Spec, State, Task, Turn, specs_of
@@ -134,7 +125,7 @@ class HdcFl(HdcFlSettings, RoundStrategy):
     ) -> Iterator[Task]:
         """Yield each client's mixture, formed one at a time from the bank as it is."""
         found, groups = None, groups_of(state)
-        if groups is not None and self._active(state, turn):
+        if groups is not None and is_active(self, state, turn):
             members = set(groups.clients)
             found = mixtures(
                 turn.bank,
@@ -163,11 +154,6 @@ class HdcFl(HdcFlSettings, RoundStrategy):
     def _due(self, turn: Turn) -> bool:
         return turn.round % self.refresh_every == 0 or turn.last
 
-    def _active(self, state: State, turn: Turn) -> bool:
-        if self.activation == "always" or (self.force_final and turn.last):
-            return True
-        return gate_of(state).active
-
     def _subspace(self, state: State) -> Subspace:
         return sketch_phase.subspace_of(state, energy=self.energy, rank=self.rank)
 
@@ -177,7 +163,7 @@ class HdcFl(HdcFlSettings, RoundStrategy):
             return {**state, **sketch_phase.summed(turn.bank)}
         heads = bank_heads(turn.bank)
         if len(heads) < MIN_CLIENTS:
-            return self._too_few(state, turn)
+            return too_few(state, turn)
         initial = state["initial-head"]["weight"].numpy()
         seen = from_heads(heads, initial, energy=self.energy, rank=self.rank)
         raw = raw_refresh(
@@ -187,67 +173,19 @@ class HdcFl(HdcFlSettings, RoundStrategy):
             min_silhouette=self.min_silhouette,
             seed=turn.seed,
         )
-        return self._refresh(state, heads.clients, seen, raw, turn)
+        return regroup(self, state, heads.clients, seen, raw, turn)
 
     def _sketched(self, state: State, updates: Iterable[Update], turn: Turn) -> State:
         """Return the state with groups of the sketches that came."""
         sent = {u.client: u.sent["sketch"]["numbers"].numpy() for u in updates}
         kept = without(state, sketch_phase.GRAM)
-        clients = turn.bank.clients(fresh=True)
-        if len(clients) < MIN_CLIENTS:
-            return self._too_few(kept, turn)
+        if len(turn.bank.clients(fresh=True)) < MIN_CLIENTS:
+            return too_few(kept, turn)
         initial = state["initial-head"]["weight"].numpy()
         seen = sketch_phase.described(turn.bank, self._subspace(state), sent, initial)
-        return self._refresh(kept, turn.bank.clients(fresh=True), seen, None, turn)
-
-    def _refresh(
-        self,
-        state: State,
-        clients: Sequence[int],
-        seen: Described,
-        raw: RawRefresh | None,
-        turn: Turn,
-    ) -> State:
-        groups = groups_of(state)
-        try:
-            found = refresh(
-                clients,
-                seen,
-                before=snapshot_of(state),
-                previous=groups.lasting() if groups is not None else {},
-                next_id=int(state["groups"]["next-id"]) if groups is not None else 0,
-                gate=gate_of(state),
-                max_groups=self.max_groups,
-                temperature=self.temperature,
-                thresholds=self.thresholds,
-                seed=turn.seed,
-            )
-        except NothingToGroup as error:
-            return self._no_groups(state, turn, str(error))
-        after = {**without(state, RAW), **state_of_refresh(found, raw)}
-        if self.newcomer_epochs:
-            after |= newcomers.landmarks_state(found)
-        log.log(INFO, "[round %s] %s", turn.round, found.in_words())
-        for table, line in diagnostics.tables(
-            found,
-            raw,
-            active=self._active(after, turn),
-            latent=turn.groups,
-            written=turn.bank.rounds,
-            round=turn.round,
-            max_age=self.max_age,
-        ):
-            turn.log(table, line)
-        return after
-
-    def _too_few(self, state: State, turn: Turn) -> State:
-        count = len(turn.bank.clients(fresh=True))
-        why = f"{count} clients have sent a head, grouping takes {MIN_CLIENTS}"
-        return self._no_groups(state, turn, f"{why}; all are given the shared encoder")
-
-    def _no_groups(self, state: State, turn: Turn, why: str) -> State:
-        log.log(INFO, "[round %s] no groups: %s", turn.round, why)
-        return {**state, "gate": gate_tensors(Gate(active=gate_of(state).active))}
+        # Rows found damaged on the way are gone from the bank.
+        clients = turn.bank.clients(fresh=True)
+        return regroup(self, kept, clients, seen, None, turn)
 
     def _place(self, state: State, updates: Iterable[Update], turn: Turn) -> State:
         """Return ``state`` with the memberships of those who fitted a head."""

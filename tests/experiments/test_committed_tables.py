@@ -28,6 +28,9 @@ SMALL: dict[str, Any] = {
     "seed": 0,
 }
 
+FIRST = {min(folder.glob("*.toml")) for folder in {t.parent for t in TABLES}}
+"""The tables whose first cell is run by default: one of each folder."""
+
 each_table = pytest.mark.parametrize("path", TABLES, ids=[t.stem for t in TABLES])
 
 
@@ -40,7 +43,13 @@ def test_the_file_is_right(path: Path):
     assert read_table(path).cells
 
 
-@each_table
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(t, id=t.stem, marks=() if t in FIRST else pytest.mark.slow)
+        for t in TABLES
+    ],
+)
 def test_the_first_cell_runs_for_a_round(path: Path, tmp_path: Path):
     settings = {**defaults(), **read_table(path).cells[0].settings, **SMALL}
     if settings["data.partition"] == "natural":  # digits have no owners

@@ -136,6 +136,32 @@ def test_prototypes_thresholds_and_their_tables_go_on(run, killed):
     assert "fedsap/pseudo_labels.csv" in done.bits()
 
 
+@pytest.mark.parametrize(
+    ("method", "round_", "phase"),
+    [
+        ("pacfl", 1, "signature"),
+        ("pacfl", 3, "train"),
+        ("emd-cfl", 1, "embed"),
+        ("emd-cfl", 2, "embed"),
+        ("fedsoft", 3, "estimate"),
+        ("fedce", 2, "train"),
+    ],
+)
+def test_methods_with_several_models_go_on(run, killed, method, round_, phase):
+    settings = {**SETTINGS, "rounds__fraction": 0.5}
+    whole = run(method, name="whole", **settings)
+    checked = [
+        (row["round"], row["phase"])
+        for row in whole.rows("timing.csv")
+        if row["client"]
+    ]
+    second = checked.index((str(round_), phase)) + 2
+    assert killed(method, "fedapp.post.check_update", second, **settings) is None
+    done = run(method, name="broken", output__resume=True, **settings)
+    assert done.bits() == whole.bits()
+    assert any(name.startswith(f"{method}/") for name in done.bits())
+
+
 def test_commits_every_other_round_give_the_same_results(run, killed):
     settings = {**SETTINGS, "checkpoint__every": 3, "rounds__count": 5}
     whole = run("hdc-fl", name="whole", **SETTINGS | {"rounds__count": 5})

@@ -139,7 +139,13 @@ def _simulated_data(cfg: Scalars, client: int) -> tuple[ClientData, ImageShape, 
 def _device_data(settings: Settings, path: str) -> tuple[ClientData, ImageShape, int]:
     images, data = device_images(settings.data, path), settings.data
     found = CACHE.get(
-        (images.key, settings.seed, data.label_fraction),
+        (
+            images.key,
+            settings.seed,
+            data.test_fraction,
+            data.augment,
+            data.label_fraction,
+        ),
         lambda: local_samples(
             images,
             test_fraction=data.test_fraction,

@@ -7,27 +7,28 @@ from typing import Any
 
 import numpy as np
 
-from fedapp.files import write_json
 from fedapp.hdc import overlap as labels
 from fedapp.hdc import swap as measure
 from fedapp.hdc.heads import Array
 from fedapp.study.bench import Bench
 from fedapp.study.swap import Swaps
-from fedapp.study.table import Cell, write_rows
+from fedapp.study.table import Cell, write_results
 
 PAIRS = "hdc-fl/swap.csv"
 SUMMARY = "hdc-fl/swap.json"
 
 
 def write(bench: Bench, found: Swaps) -> tuple[Path, dict[str, Any]]:
-    """Write pairs and summary into the run folder; return the summary and its path.
-
-    The summary comes last: where it is, the pairs are whole.
-    """
-    path, facts = bench.place.path, summary(bench, found)
-    write_rows(path / PAIRS, list(pairs(bench, found)))
-    write_json(path / SUMMARY, facts)
-    return path / SUMMARY, facts
+    """Write pairs and summary into the run folder; return the summary and its path."""
+    facts = summary(bench, found)
+    path = write_results(
+        bench.place.path,
+        rows=PAIRS,
+        table=pairs(bench, found),
+        summary=SUMMARY,
+        facts=facts,
+    )
+    return path, facts
 
 
 def pairs(bench: Bench, found: Swaps) -> Iterator[dict[str, Cell]]:

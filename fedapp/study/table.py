@@ -2,10 +2,11 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from fedapp.files import write_text
+from fedapp.files import write_json, write_text
 
 Cell = int | float | str | bool | None
 
@@ -17,6 +18,23 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Cell]]) -> None:
     writer.writeheader()
     writer.writerows(rows)
     write_text(path, text.getvalue())
+
+
+def write_results(
+    folder: Path,
+    *,
+    rows: str,
+    table: Iterable[Mapping[str, Cell]],
+    summary: str,
+    facts: Mapping[str, Any],
+) -> Path:
+    """Write a study's two files into a run folder; return the path of its summary.
+
+    The summary comes last: where it is, the rows are whole.
+    """
+    write_rows(folder / rows, list(table))
+    write_json(folder / summary, facts)
+    return folder / summary
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:

@@ -5,14 +5,13 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from fedapp.files import write_json
 from fedapp.hdc.newcomers import LANDMARKS
 from fedapp.hdc.raw import MOST_CLIENTS
 from fedapp.hdc.refresh_state import RAW
 from fedapp.ledger import Score
 from fedapp.study.bench import Bench
 from fedapp.study.grouping import PROJECTED, RAW_HEADS, grouping, refreshes
-from fedapp.study.table import Cell, read_rows, write_rows
+from fedapp.study.table import Cell, read_rows, write_results
 from fedapp.study.variant import SHARED, SOFT
 from fedapp.study.variants import Scores
 
@@ -21,14 +20,16 @@ SUMMARY = "hdc-fl/variants.json"
 
 
 def write(bench: Bench, found: Scores) -> tuple[Path, dict[str, Any]]:
-    """Write rows and summary into the run folder; return the summary and its path.
-
-    The summary comes last: where it is, the rows are whole.
-    """
-    path, facts = bench.place.path, summary(bench, found)
-    write_rows(path / ROWS, list(rows(bench, found)))
-    write_json(path / SUMMARY, facts)
-    return path / SUMMARY, facts
+    """Write rows and summary into the run folder; return the summary and its path."""
+    facts = summary(bench, found)
+    path = write_results(
+        bench.place.path,
+        rows=ROWS,
+        table=rows(bench, found),
+        summary=SUMMARY,
+        facts=facts,
+    )
+    return path, facts
 
 
 def rows(bench: Bench, found: Scores) -> Iterator[dict[str, Cell]]:

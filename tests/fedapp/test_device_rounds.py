@@ -378,3 +378,20 @@ def test_one_other_model_for_all_devices_serves_any_method(devices):
 def test_a_device_with_an_unknown_model_takes_no_part(devices):
     with pytest.raises(Exception, match=r"client 'ben': model-name 'cnnn' in the node"):
         devices("unknown", change={"ben": {"model-name": "cnnn"}})
+
+
+def test_the_next_run_in_the_same_process_splits_the_data_as_it_is_set(devices):
+    """Samples kept from the run before would put tests among the training data."""
+    tested = [
+        [
+            row["examples"]
+            for row in devices(
+                f"share-{share}",
+                "ben anna",
+                rounds__count=1,
+                data__test_fraction=share,
+            ).summary["per_client"]
+        ]
+        for share in (0.25, 0.5)
+    ]
+    assert tested == [[15, 15], [30, 30]]

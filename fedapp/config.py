@@ -51,10 +51,21 @@ class DataSettings(Section):
     clients: int = about("number of clients, unseen ones included", ge=1)
     unseen_clients: int = about("the last so many never train, only test", ge=0)
     partition: Literal[
-        "iid", "dirichlet", "label-subset", "label-proportions", "natural"
+        "iid",
+        "dirichlet",
+        "label-subset",
+        "label-proportions",
+        "n-way-k-shot",
+        "natural",
     ] = about("how samples are divided among clients")
     alpha: float = about("Dirichlet concentration: small is uneven", gt=0, le=1e6)
-    classes_per_client: int = about("classes of a client under label-subset", ge=1)
+    classes_per_client: int = about(
+        "classes of a client under label-subset, on average under n-way-k-shot", ge=1
+    )
+    ways_spread: int = about(
+        "n-way-k-shot: a client's classes are so many fewer or more at most", ge=0
+    )
+    shots: int = about("n-way-k-shot: training samples of each class", ge=1)
     shift: str = about(
         "none, rotation, photometric, label-window, label-permutation, joined by +"
     )

@@ -27,6 +27,8 @@ IGNORED = (
     "data.partition",
     "data.alpha",
     "data.classes-per-client",
+    "data.ways-spread",
+    "data.shots",
     "data.shift",
     "data.shift-groups",
     "data.samples-per-client",

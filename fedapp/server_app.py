@@ -201,6 +201,8 @@ class Run:
             partition=data.partition,
             alpha=data.alpha,
             classes_per_client=data.classes_per_client,
+            ways_spread=data.ways_spread,
+            shots=data.shots,
             shift=data.shift,
             shift_groups=data.shift_groups,
             samples_per_client=data.samples_per_client,

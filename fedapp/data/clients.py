@@ -13,6 +13,7 @@ from fedapp.data.labelled import split_labelled
 from fedapp.data.manifest import ClientPlan, Manifest
 from fedapp.data.partition import partition as divide
 from fedapp.data.partition import split
+from fedapp.data.rule import N_WAY
 from fedapp.data.samples import Samples
 from fedapp.data.shift import (
     Shift,
@@ -62,6 +63,8 @@ def make_manifest(
     official_split: bool,
     augment: bool,
     label_fraction: float = 1.0,
+    ways_spread: int = 0,
+    shots: int = 1,
 ) -> Manifest:
     """Divide a data set among ``clients`` as the data settings say."""
     if not 0 <= unseen_clients < clients:
@@ -82,6 +85,8 @@ def make_manifest(
         clients=clients,
         alpha=alpha,
         classes_per_client=classes_per_client,
+        ways_spread=ways_spread,
+        shots=shots,
         samples_per_client=samples_per_client,
         test_fraction=test_fraction,
         owners=images.owners,
@@ -129,6 +134,11 @@ def make_manifest(
             "official-split": official_split,
             "augment": augment,
             **({"label-fraction": label_fraction} if label_fraction < 1 else {}),
+            **(
+                {"ways-spread": ways_spread, "shots": shots}
+                if partition == N_WAY
+                else {}
+            ),
         },
         label_maps=tuple(tuple(row) for row in maps),
         clients=tuple(plan(client) for client in range(clients)),

@@ -21,15 +21,24 @@ from fedapp.data.quotas import (
     fill_up,
     flags,
 )
-from fedapp.data.rule import Rule
+from fedapp.data.rule import N_WAY, Rule
 
 REDRAWS = 100
 
 
 def draw(
-    rule: Rule, labels: Ints, size: int, need: int, rng: np.random.Generator
+    rule: Rule,
+    labels: Ints,
+    size: int,
+    need: int,
+    rng: np.random.Generator,
+    *,
+    shots: int,
 ) -> tuple[Ints, list[str]]:
-    """Return quotas of at least ``need``, of ``size`` where the kind has equal ones."""
+    """Return quotas of at least ``need``, of ``size`` where the kind has equal ones.
+
+    ``shots`` are the samples of a class under n-way-k-shot.
+    """
     pool = np.bincount(labels)
     pool = np.pad(pool, (0, rule.allowed.shape[1] - len(pool)))
     even, extra = divmod(len(labels), rule.clients)
@@ -44,6 +53,10 @@ def draw(
         sets = label_sets(present, clients=rule.clients, width=rule.width, rng=rng)
         allowed = flags(sets, len(pool))
         quota = divide_among_holders(labels, allowed)
+    elif rule.kind == N_WAY:
+        allowed = flags(way_sets(rule, np.flatnonzero(pool), rng), len(pool))
+        quota = np.minimum(divide_among_holders(labels, allowed), shots)
+        notes = _few_shots(quota, allowed, shots)
     elif rule.kind == "iid" and rule.free:
         quota = iid(labels, sizes, rng)
     else:
@@ -161,6 +174,29 @@ def label_sets(
             other = _exchange(row, slot, width)
             row[slot], row[other] = row[other], row[slot]
     return [set(row[at : at + width]) for at in range(0, slots, width)]
+
+
+def way_sets(rule: Rule, present: Ints, rng: np.random.Generator) -> list[set[int]]:
+    """Draw each client's classes: how many, within ``rule.ways``, and which."""
+    fewest, most = rule.ways
+    most = min(most, len(present))
+    if fewest > most:
+        raise ValueError(
+            f"data.classes-per-client = {rule.width} with data.ways-spread = "
+            f"{rule.spread} means {fewest} classes at least, but the data set has "
+            f"{len(present)} with samples; choose fewer"
+        )
+    ways = rng.integers(fewest, most + 1, size=rule.clients)
+    return [set(rng.choice(present, n, replace=False).tolist()) for n in ways]
+
+
+def _few_shots(quota: Ints, holders: Flags, shots: int) -> list[str]:
+    return [
+        f"class {label} suffices for {int(quota[held, label].min())} samples for each "
+        f"of its {int(held.sum())} clients, not for {shots}, as data.shots asks for"
+        for label, held in enumerate(holders.T)
+        if held.any() and quota[held, label].min() < shots
+    ]
 
 
 def _exchange(row: list[int], slot: int, width: int) -> int:

@@ -58,6 +58,8 @@ def partition(
     owners: Ints | None,
     official_test: Flags | None,
     seed: int,
+    ways_spread: int = 0,
+    shots: int = 1,
     allowed: Sequence[set[int]] | None = None,
 ) -> Partition:
     """Return each client's training and test samples.
@@ -68,7 +70,10 @@ def partition(
     labels : (N,) integers from 0
     clients : number of clients, K
     alpha : concentration for ``dirichlet`` and ``label-proportions``
-    classes_per_client : for ``label-subset``
+    classes_per_client : for ``label-subset``; for ``n-way-k-shot`` the middle n
+    ways_spread, shots : for ``n-way-k-shot`` (FedProto's): a client has from n - spread
+        to n + spread classes, any number as likely, drawn at random, and of each
+        ``shots`` training samples, or an equal share where they do not suffice
     samples_per_client : training samples of a client; 0 for all the partition gives
         With n given, a client also gets ``round(n f / (1 - f))`` test samples. Where
         the partition gives it less, it keeps what it has, and a note says so.
@@ -100,6 +105,8 @@ def partition(
         allowed=flags(present, classes),
         free=allowed is None,
         seed=seed,
+        spread=ways_spread,
+        shots=shots,
     )
     check(rule, labels, official_test)
     rng = np.random.default_rng(seed)
@@ -112,13 +119,14 @@ def partition(
 
 def _pooled(rule: Rule, labels: Ints, rng: np.random.Generator) -> Partition:
     size, need = rule.train + rule.test, MIN_TRAIN + MIN_TEST
-    quota, notes = draw(rule, labels, size, need, rng)
+    shots = round(rule.shots / (1 - rule.fraction))
+    quota, notes = draw(rule, labels, size, need, rng, shots=shots)
     full = quota.sum(axis=1)
     if size:
         quota = thin(quota, np.full(rule.clients, size))
         notes += shortfalls(rule, full, size, "samples")
     quota = pair_up(quota)
-    test = share_for_test(quota, sizes_for_test(rule, quota.sum(axis=1)))
+    test = share_for_test(quota, sizes_for_test(rule, quota))
     parts = _serve(labels, np.arange(len(labels)), np.vstack([quota - test, test]), rng)
     return Partition(parts[: rule.clients], parts[rule.clients :], notes=notes)
 
@@ -130,7 +138,9 @@ def _official(
         np.flatnonzero(~official_test),
         np.flatnonzero(official_test),
     )
-    train, notes = draw(rule, labels[train_pool], rule.train, MIN_TRAIN, rng)
+    train, notes = draw(
+        rule, labels[train_pool], rule.train, MIN_TRAIN, rng, shots=rule.shots
+    )
     there = np.bincount(labels[test_pool], minlength=train.shape[1])
     if rule.train:
         notes += shortfalls(rule, train.sum(axis=1), rule.train, "training samples")
@@ -202,7 +212,7 @@ def _split(
     quota = np.bincount(labels[rows])[None]
     if rule.train:
         quota = thin(quota, np.array([rule.train + rule.test]))
-    test = share_for_test(quota, sizes_for_test(rule, quota.sum(axis=1)))
+    test = share_for_test(quota, sizes_for_test(rule, quota))
     first, second = _serve(labels, rows, np.vstack([quota - test, test]), rng)
     return first, second
 

@@ -6,7 +6,15 @@ import numpy as np
 
 from fedapp.data.quotas import Flags, Ints
 
-PARTITIONS = ("iid", "dirichlet", "label-subset", "label-proportions", "natural")
+N_WAY = "n-way-k-shot"
+PARTITIONS = (
+    "iid",
+    "dirichlet",
+    "label-subset",
+    "label-proportions",
+    N_WAY,
+    "natural",
+)
 MIN_TRAIN = 10
 MIN_TEST = 5
 
@@ -16,7 +24,9 @@ class Rule:
     """How a pool is dealt.
 
     ``train`` and ``test`` are sizes, 0 for all there is; ``width`` is the number of
-    classes per client; ``free`` says that all clients are allowed all classes.
+    classes per client, give or take ``spread`` under n-way-k-shot, where ``shots`` are
+    the training samples of a class; ``free`` says that all clients are allowed all
+    classes.
     """
 
     kind: str
@@ -29,6 +39,15 @@ class Rule:
     allowed: Flags
     free: bool
     seed: int
+    spread: int = 0
+    shots: int = 1
+
+    @property
+    def ways(self) -> tuple[int, int]:
+        """The fewest and the most classes of a client under n-way-k-shot: at least
+        two, unless one is asked for."""
+        fewest = max(min(2, self.width), self.width - self.spread)
+        return fewest, min(self.allowed.shape[1], self.width + self.spread)
 
 
 def check(rule: Rule, labels: Ints, official_test: Flags | None) -> None:
@@ -45,7 +64,9 @@ def check(rule: Rule, labels: Ints, official_test: Flags | None) -> None:
         )
     if not rule.alpha > 0:
         raise ValueError(f"data.alpha must be positive, not {rule.alpha}")
-    if not rule.free and rule.kind in ("label-subset", "natural"):
+    if rule.kind == N_WAY:
+        _check_shots(rule)
+    if not rule.free and rule.kind in ("label-subset", N_WAY, "natural"):
         raise ValueError(
             f"data.shift = 'label-window' does not go with data.partition = "
             f"{rule.kind!r}, which decides itself who holds which class; use iid, "
@@ -65,6 +86,24 @@ def check(rule: Rule, labels: Ints, official_test: Flags | None) -> None:
         count = int(official_test.sum())
         _check_enough(rule, "official training ", len(labels) - count, train)
         _check_enough(rule, "official test ", count, test)
+
+
+def _check_shots(rule: Rule) -> None:
+    if rule.train:
+        raise ValueError(
+            f"data.samples-per-client = {rule.train} does not go with data.partition = "
+            f"{N_WAY!r}, where data.shots says how many a class; set it to 0"
+        )
+    fewest, _ = rule.ways
+    train = fewest * rule.shots
+    test = fewest * (round(rule.shots / (1 - rule.fraction)) - rule.shots)
+    if train < MIN_TRAIN or test < MIN_TEST:
+        raise ValueError(
+            f"data.shots = {rule.shots} with data.test-fraction = {rule.fraction} "
+            f"makes {train} training and {test} test samples for a client of {fewest} "
+            f"classes; {MIN_TRAIN} and {MIN_TEST} are needed: raise one of the two "
+            "settings, or data.classes-per-client"
+        )
 
 
 def _check_enough(rule: Rule, what: str, there: int, each: int) -> None:
@@ -87,11 +126,16 @@ def shortfalls(rule: Rule, there: Ints, wanted: int, what: str) -> list[str]:
     ]
 
 
-def sizes_for_test(rule: Rule, sizes: Ints) -> Ints:
-    """Return how many samples of each size are for test.
+def sizes_for_test(rule: Rule, quota: Ints) -> Ints:
+    """Return how many samples of each client are for test.
 
     For the sum of ``train`` and ``test`` that is ``test``, as rounding it moved the sum
-    by less than the fraction can tell.
+    by less than the fraction can tell; so it is for ``shots``, class by class.
     """
-    shares = np.round(rule.fraction * sizes).astype(np.int64)
+    sizes = quota.sum(axis=1)
+    if rule.kind == N_WAY:
+        kept = np.round((1 - rule.fraction) * quota).sum(axis=1)
+        shares = sizes - kept.astype(np.int64)
+    else:
+        shares = np.round(rule.fraction * sizes).astype(np.int64)
     return np.clip(shares, MIN_TEST, sizes - MIN_TRAIN)

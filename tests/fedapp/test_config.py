@@ -171,7 +171,8 @@ def test_a_number_must_be_finite(name, value):
 def test_a_bad_choice_is_answered_with_all_choices_and_the_closest():
     assert problems({"data.partition": "dirichelt"}) == [
         "data.partition = 'dirichelt': input should be 'iid', 'dirichlet', "
-        "'label-subset', 'label-proportions' or 'natural'; did you mean 'dirichlet'?"
+        "'label-subset', 'label-proportions', 'n-way-k-shot' or "
+        "'natural'; did you mean 'dirichlet'?"
     ]
     assert problems({"fedavg-se.head-mode": "globl"}, "fedavg-se") == [
         "fedavg-se.head-mode = 'globl': input should be 'global' or 'local'"

@@ -12,6 +12,8 @@ DIGITS = load_digits().target.astype(np.int64)
 CIFAR = np.repeat(np.arange(10), 600)
 CIFAR_TEST = np.tile(np.arange(600) >= 500, 10)
 DEALT = [kind for kind in PARTITIONS if kind != "natural"]
+SHOTS = "n-way-k-shot"
+WHOLE = [kind for kind in DEALT if kind != SHOTS]
 
 
 def make(kind, labels=DIGITS, **changes):
@@ -19,6 +21,8 @@ def make(kind, labels=DIGITS, **changes):
         "clients": 20,
         "alpha": 0.3,
         "classes_per_client": 2,
+        "ways_spread": 0,
+        "shots": 12,
         "samples_per_client": 0,
         "test_fraction": 0.25,
         "owners": None,
@@ -37,7 +41,7 @@ def same_classes(parts, labels, client):
 
 
 @pytest.mark.parametrize("official", [False, True])
-@pytest.mark.parametrize("kind", DEALT)
+@pytest.mark.parametrize("kind", WHOLE)
 def test_parts_are_disjoint_and_cover_the_data_set(kind, official):
     parts = make(kind, CIFAR, official_test=CIFAR_TEST if official else None)
     assert sorted(everything(parts)) == list(range(6000))
@@ -81,7 +85,7 @@ def test_equal_partitions_have_equal_sizes(kind):
     assert {len(test) for test in parts.test} == {22}
 
 
-@pytest.mark.parametrize("kind", DEALT)
+@pytest.mark.parametrize("kind", WHOLE)
 @pytest.mark.parametrize("official", [False, True])
 def test_samples_per_client_counts_training_samples(kind, official):
     parts = make(
@@ -120,6 +124,76 @@ def test_label_subset_divides_a_class_equally_among_four_holders():
         assert set(counts.tolist()) <= {0, 150}
 
 
+@pytest.mark.parametrize("fraction", [0.25, 0.3, 0.5])
+def test_a_client_has_as_many_shots_of_each_of_its_ways(fraction):
+    parts = make(
+        SHOTS,
+        CIFAR,
+        classes_per_client=4,
+        ways_spread=2,
+        shots=20,
+        test_fraction=fraction,
+    )
+    tests = round(20 / (1 - fraction)) - 20
+    ways = []
+    for train, test in zip(parts.train, parts.test, strict=True):
+        assert {0, 20} == set(np.bincount(CIFAR[train], minlength=11).tolist())
+        assert {0, tests} == set(np.bincount(CIFAR[test], minlength=11).tolist())
+        ways.append(np.unique(CIFAR[train]).size)
+    assert set(ways) == {2, 3, 4, 5, 6}
+    assert len(set(everything(parts))) == sum(ways) * (20 + tests)
+    assert not parts.notes
+
+
+def test_each_number_of_ways_and_each_class_is_as_likely():
+    parts = make(
+        SHOTS,
+        np.repeat(np.arange(10), 20_000),
+        clients=2000,
+        classes_per_client=4,
+        ways_spread=2,
+        shots=6,
+        test_fraction=0.3,
+    )
+    labels = [np.unique(rows // 20_000) for rows in parts.train]
+    by_ways = np.bincount([len(own) for own in labels])[2:]
+    assert np.abs(by_ways - 400).max() < 4 * np.sqrt(2000 * 0.2 * 0.8)
+    by_class = np.bincount(np.concatenate(labels))
+    assert np.abs(by_class - 800).max() < 4 * np.sqrt(2000 * 0.4 * 0.6)
+
+
+def test_shots_of_an_official_split_are_training_samples():
+    parts = make(SHOTS, CIFAR, shots=15, official_test=CIFAR_TEST)
+    for train in parts.train:
+        assert {0, 15} == set(np.bincount(CIFAR[train], minlength=11).tolist())
+
+
+def test_a_class_too_small_for_its_clients_is_shared_equally_and_named():
+    parts = make(SHOTS, CIFAR, shots=300, test_fraction=0.5)
+    held = np.zeros(10, dtype=int)
+    for train, test in zip(parts.train, parts.test, strict=True):
+        held[np.unique(CIFAR[np.r_[train, test]])] += 1
+    short = [label for label in range(10) if held[label] * 600 > 600]
+    assert [int(note.split()[1]) for note in parts.notes] == short
+    for train, test in zip(parts.train, parts.test, strict=True):
+        for label, count in enumerate(np.bincount(CIFAR[np.r_[train, test]])):
+            assert count in (0, 600 // held[label], -(-600 // held[label]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"samples_per_client": 50}, "samples-per-client = 50 does not go with"),
+        ({"shots": 4}, "data.shots = 4 .* makes 8 training and 2 test"),
+        ({"classes_per_client": 11}, "means 11 classes at least"),
+        ({"allowed": [{0, 1}] * 20}, "label-window"),
+    ],
+)
+def test_ways_and_shots_that_make_no_sense_are_refused(changes, wanted):
+    with pytest.raises(ValueError, match=wanted):
+        make(SHOTS, CIFAR, **changes)
+
+
 def test_a_client_has_the_proportions_that_were_drawn():
     parts = make("label-proportions", CIFAR, alpha=1.0, samples_per_client=90)
     rng = np.random.default_rng(42)
@@ -146,7 +220,7 @@ def test_small_alpha_on_small_data_reaches_the_minimum(kind, alpha):
     assert bool(parts.notes) == (kind == "dirichlet")
 
 
-@pytest.mark.parametrize("kind", DEALT)
+@pytest.mark.parametrize("kind", WHOLE)
 def test_every_client_gets_its_minimum_when_there_is_just_enough(kind):
     parts = make(kind, clients=119, alpha=0.5)
     assert min(len(train) for train in parts.train) >= 10

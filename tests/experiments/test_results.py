@@ -4,8 +4,9 @@ import statistics
 from pathlib import Path
 
 import pytest
-from table_files import MISSING, broken, cell, run_of, table, whole
+from table_files import ABOUT, MISSING, broken, cell, run_of, table, whole
 
+from experiments.measures import MEASURES, needed
 from experiments.page import markdown, rows
 from experiments.readme import insert
 from experiments.results import TableResult, gather, without_paths
@@ -175,3 +176,26 @@ def test_a_readme_without_a_place_for_it_is_left_alone(tmp_path: Path, text: str
     (tmp_path / "README.md").write_text(text)
     assert insert(tmp_path / "README.md", "t", ["x"]) is None
     assert insert(tmp_path / "no.md", "t", ["x"]) is None
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_a_table_of_any_measure_can_be_written(tmp_path: Path, measure: str):
+    """Studies and newcomers have numbers that are no accuracies to rank by."""
+    wanted = needed(measure)
+    cells = [
+        {
+            "row": row,
+            "set": {"method": "hdc-fl", "data.unseen-clients": 1, key: 2},
+        }
+        for row, key in (("a", "hdc-fl.rank"), ("b", "rounds.count"))
+    ]
+    found = table(tmp_path, *cells, measure=measure)
+    numbers = {name: 0.125 for name in wanted}
+    runs = [
+        (run_of(one, seed=seed), Result("finished", "", numbers, 90.0, ABOUT))
+        for one in found.cells
+        for seed in found.seeds
+    ]
+    written = write(gather(found, runs))
+    (first, *_) = read(next(p for p in written if p.suffix == ".csv").read_text())
+    assert [float(first[name]) for name in wanted] == [0.125] * len(wanted)

@@ -40,8 +40,8 @@ def _settings(result: TableResult) -> list[str]:
     shared = common([settings for _, settings in cells])
     lines = ["Settings of all cells:", "", *_toml(shared)]
     for name, settings in cells:
-        theirs = {k: v for k, v in settings.items() if k not in shared}
-        lines += ["", f"Settings of {name}:", "", *_toml(theirs)]
+        if theirs := {k: v for k, v in settings.items() if k not in shared}:
+            lines += ["", f"Settings of {name}:", "", *_toml(theirs)]
     return [*lines, *_sharing([found.cell for found in result.cells])]
 
 

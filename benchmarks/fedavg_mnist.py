@@ -10,7 +10,6 @@ the figure is the ratio of median round times, first rounds left out.
 import csv
 import json
 import multiprocessing
-import os
 import statistics
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import torch
+from data_folder import data_folder
 from torch.nn import functional
 
 from fedapp.data.clients import Manifest, client_samples
@@ -134,7 +134,7 @@ def plain_rounds(run: Path) -> list[float]:
 
 def main() -> None:
     """Alternate both and print the ratio."""
-    data = Path(os.environ["FEDAPP_DATA"])
+    data = data_folder()
     app: list[float] = []
     plain: list[float] = []
     with tempfile.TemporaryDirectory() as out:

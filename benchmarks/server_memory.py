@@ -6,13 +6,14 @@ weights is all there is. Linux only: it reads /proc.
     FEDAPP_DATA=/folder/of/data/sets python benchmarks/server_memory.py [METHOD]
 """
 
-import os
 import re
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+from data_folder import data_folder
 
 SETTINGS = (
     "data.name=mnist",
@@ -45,7 +46,7 @@ def server_memory() -> int:
 
 def main() -> None:
     """Run once and print the peak."""
-    data = Path(os.environ["FEDAPP_DATA"]) / "mnist"
+    data = data_folder() / "mnist"
     method = sys.argv[1] if len(sys.argv) > 1 else "fedavg"
     with tempfile.TemporaryDirectory() as out:
         words = [method, f"data.path={data}", f"output.dir={out}", *SETTINGS]

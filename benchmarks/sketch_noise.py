@@ -12,13 +12,13 @@ twenty draws of noise and of projection:
     FEDAPP_DATA=/folder/of/data/sets python benchmarks/sketch_noise.py
 """
 
-import os
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
+from data_folder import data_folder
 
 from fedapp.bank import Bank
 from fedapp.config import defaults
@@ -144,7 +144,7 @@ def by_refreshes(heads: Heads, latent: Sequence[int]) -> None:
 
 def main() -> None:
     """Train once, then draw."""
-    data = Path(os.environ["FEDAPP_DATA"])
+    data = data_folder()
     with tempfile.TemporaryDirectory() as out:
         heads, latent = heads_of_a_run(data, Path(out))
     by_length(heads, latent)

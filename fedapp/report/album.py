@@ -13,6 +13,7 @@ from fedapp.report.statistic_figures import (
     accuracy_by_samples,
     read_statistics,
     statistics_map,
+    unlike,
 )
 from fedapp.report.swap_figures import swap_figures
 
@@ -62,7 +63,7 @@ def _figures(run: RunData, missing: list[str]) -> Iterator[Drawn]:
 
 def _by_samples(run: RunData) -> Iterator[Drawn]:
     samples = [len(plan.train) for plan in run.manifest.clients] if run.manifest else []
-    if run.results and len(samples) >= run.clients and len(set(samples)) > 1:
+    if run.results and len(samples) >= run.clients and unlike(samples):
         yield accuracy_by_samples(run.results, samples)
 
 

@@ -86,6 +86,11 @@ def _told(s: Floats, groups: Sequence[int]) -> str:
     return f"{per_cent(found)} of clients (by chance: {per_cent(chance)})"
 
 
+def unlike(samples: Sequence[int]) -> bool:
+    """Return whether the numbers of samples differ by a tenth or more."""
+    return 10 * max(samples) >= 11 * min(samples) > 0
+
+
 def accuracy_by_samples(
     clients: Sequence[ClientResult], samples: Sequence[int]
 ) -> Drawn:

@@ -14,7 +14,7 @@ from fedapp.report.compare import compare
 from fedapp.report.compare_page import compare_page
 from fedapp.report.compare_sweep import sweep
 from fedapp.report.folder import load
-from fedapp.report.statistic_figures import FILE
+from fedapp.report.statistic_figures import FILE, unlike
 from fedapp.statistics.recipe import Recipe, statistic
 from fedapp.workplace import cache_folder
 
@@ -65,6 +65,14 @@ def test_accuracy_by_samples_is_drawn_where_clients_differ(tmp_path):
     assert figures(path)[0]["samples"].alt == (
         "Client 0 with 6 training samples has 75.00 %, client 2 with 50 has 87.50 %."
     )
+
+
+@pytest.mark.parametrize(
+    ("samples", "wanted"),
+    [([67, 68], False), ([100, 109], False), ([100, 110], True), ([0, 0], False)],
+)
+def test_a_sample_more_or_less_is_no_difference(samples, wanted):
+    assert unlike(samples) is wanted
 
 
 def test_a_run_writes_what_each_client_computed_itself(run):

@@ -1,6 +1,7 @@
 """A real ``fedapp run`` in a process of its own."""
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -24,6 +25,8 @@ class Run:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            # A shell starts what it puts in the background with interrupts ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
         self.scratch = wait_until(self._find_scratch, seconds=60)
         assert self.scratch, "no SuperLink was started"

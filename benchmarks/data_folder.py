@@ -10,6 +10,6 @@ def data_folder() -> Path:
     folder = Path(os.environ.get("FEDAPP_DATA", ""))
     if not (folder / "mnist").is_dir():
         sys.exit(
-            "set FEDAPP_DATA to a folder of data sets; mnist/ in it is what I read"
+            "set FEDAPP_DATA to a folder of data sets; mnist/ in it is what is read"
         )
     return folder

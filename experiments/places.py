@@ -11,9 +11,6 @@ from fedapp.metrics import ranks
 RANKS = {"rank": "rank", "tail-rank": "tail_rank"}
 """Words of a table file that ask for a place, and the fields of ``Place``."""
 
-MEAN, WORST, BOTTOM = "mean", "worst", "bottom20"
-RANKED_BY = {MEAN, WORST, BOTTOM}
-
 
 class Place(NamedTuple):
     """1 is the best; ties share the average.
@@ -41,11 +38,11 @@ def places(cells: Sequence[CellResult]) -> dict[str, Place]:
     found: dict[str, Place] = {}
     for column in dict.fromkeys(found_.cell.column for found_ in cells):
         mine = [found_ for found_ in cells if found_.cell.column == column]
-        if any(not found_.numbers.keys() >= RANKED_BY for found_ in mine):
+        if any(not found_.numbers.keys() >= REPORTED.keys() for found_ in mine):
             continue
         mean, worst, bottom = (
             ranks({found_.cell.name: found_.numbers[name][0] for found_ in mine})
-            for name in (MEAN, WORST, BOTTOM)
+            for name in ("mean", "worst", "bottom20")
         )
         for name in mean:
             found[name] = Place(mean[name], (worst[name] + bottom[name]) / 2)

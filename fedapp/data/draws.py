@@ -56,7 +56,7 @@ def draw(
     elif rule.kind == N_WAY:
         allowed = flags(way_sets(rule, np.flatnonzero(pool), rng), len(pool))
         quota = np.minimum(divide_among_holders(labels, allowed), shots)
-        notes = _few_shots(quota, allowed, shots)
+        notes = _few_shots(rule, quota, allowed, shots)
     elif rule.kind == "iid" and rule.free:
         quota = iid(labels, sizes, rng)
     else:
@@ -190,10 +190,12 @@ def way_sets(rule: Rule, present: Ints, rng: np.random.Generator) -> list[set[in
     return [set(rng.choice(present, n, replace=False).tolist()) for n in ways]
 
 
-def _few_shots(quota: Ints, holders: Flags, shots: int) -> list[str]:
+def _few_shots(rule: Rule, quota: Ints, holders: Flags, shots: int) -> list[str]:
+    tests = " with tests" if shots > rule.shots else ""
     return [
         f"class {label} suffices for {int(quota[held, label].min())} samples for each "
-        f"of its {int(held.sum())} clients, not for {shots}, as data.shots asks for"
+        f"of its {int(held.sum())} clients, not for the {shots} that data.shots = "
+        f"{rule.shots} asks for{tests}"
         for label, held in enumerate(holders.T)
         if held.any() and quota[held, label].min() < shots
     ]

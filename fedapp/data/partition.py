@@ -119,8 +119,7 @@ def partition(
 
 def _pooled(rule: Rule, labels: Ints, rng: np.random.Generator) -> Partition:
     size, need = rule.train + rule.test, MIN_TRAIN + MIN_TEST
-    shots = round(rule.shots / (1 - rule.fraction))
-    quota, notes = draw(rule, labels, size, need, rng, shots=shots)
+    quota, notes = draw(rule, labels, size, need, rng, shots=rule.shots_in_all)
     full = quota.sum(axis=1)
     if size:
         quota = thin(quota, np.full(rule.clients, size))

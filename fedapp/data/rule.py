@@ -43,6 +43,11 @@ class Rule:
     shots: int = 1
 
     @property
+    def shots_in_all(self) -> int:
+        """Samples of a class under n-way-k-shot, tests included."""
+        return round(self.shots / (1 - self.fraction))
+
+    @property
     def ways(self) -> tuple[int, int]:
         """The fewest and the most classes of a client under n-way-k-shot: at least
         two, unless one is asked for."""
@@ -96,7 +101,7 @@ def _check_shots(rule: Rule) -> None:
         )
     fewest, _ = rule.ways
     train = fewest * rule.shots
-    test = fewest * (round(rule.shots / (1 - rule.fraction)) - rule.shots)
+    test = fewest * (rule.shots_in_all - rule.shots)
     if train < MIN_TRAIN or test < MIN_TEST:
         raise ValueError(
             f"data.shots = {rule.shots} with data.test-fraction = {rule.fraction} "

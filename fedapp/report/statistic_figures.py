@@ -88,7 +88,8 @@ def _told(s: Floats, groups: Sequence[int]) -> str:
 
 def unlike(samples: Sequence[int]) -> bool:
     """Return whether the numbers of samples differ by a tenth or more."""
-    return 10 * max(samples) >= 11 * min(samples) > 0
+    few, many = min(samples), max(samples)
+    return many > few and 10 * many >= 11 * few
 
 
 def accuracy_by_samples(

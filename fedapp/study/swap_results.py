@@ -20,15 +20,8 @@ SUMMARY = "hdc-fl/swap.json"
 
 def write(bench: Bench, found: Swaps) -> tuple[Path, dict[str, Any]]:
     """Write pairs and summary into the run folder; return the summary and its path."""
-    facts = summary(bench, found)
-    path = write_results(
-        bench.place.path,
-        rows=PAIRS,
-        table=pairs(bench, found),
-        summary=SUMMARY,
-        facts=facts,
-    )
-    return path, facts
+    path, facts = bench.place.path, summary(bench, found)
+    return write_results(path / PAIRS, pairs(bench, found), path / SUMMARY, facts)
 
 
 def pairs(bench: Bench, found: Swaps) -> Iterator[dict[str, Cell]]:

@@ -21,20 +21,18 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Cell]]) -> None:
 
 
 def write_results(
-    folder: Path,
-    *,
-    rows: str,
-    table: Iterable[Mapping[str, Cell]],
-    summary: str,
-    facts: Mapping[str, Any],
-) -> Path:
-    """Write a study's two files into a run folder; return the path of its summary.
+    rows_path: Path,
+    rows: Iterable[Mapping[str, Cell]],
+    summary_path: Path,
+    facts: dict[str, Any],
+) -> tuple[Path, dict[str, Any]]:
+    """Write a study's two files; return the summary's path and the summary.
 
     The summary comes last: where it is, the rows are whole.
     """
-    write_rows(folder / rows, list(table))
-    write_json(folder / summary, facts)
-    return folder / summary
+    write_rows(rows_path, list(rows))
+    write_json(summary_path, facts)
+    return summary_path, facts
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:

@@ -21,15 +21,8 @@ SUMMARY = "hdc-fl/variants.json"
 
 def write(bench: Bench, found: Scores) -> tuple[Path, dict[str, Any]]:
     """Write rows and summary into the run folder; return the summary and its path."""
-    facts = summary(bench, found)
-    path = write_results(
-        bench.place.path,
-        rows=ROWS,
-        table=rows(bench, found),
-        summary=SUMMARY,
-        facts=facts,
-    )
-    return path, facts
+    path, facts = bench.place.path, summary(bench, found)
+    return write_results(path / ROWS, rows(bench, found), path / SUMMARY, facts)
 
 
 def rows(bench: Bench, found: Scores) -> Iterator[dict[str, Cell]]:

@@ -69,7 +69,13 @@ def test_accuracy_by_samples_is_drawn_where_clients_differ(tmp_path):
 
 @pytest.mark.parametrize(
     ("samples", "wanted"),
-    [([67, 68], False), ([100, 109], False), ([100, 110], True), ([0, 0], False)],
+    [
+        ([67, 68], False),
+        ([100, 109], False),
+        ([100, 110], True),
+        ([0, 50], True),
+        ([0, 0], False),
+    ],
 )
 def test_a_sample_more_or_less_is_no_difference(samples, wanted):
     assert unlike(samples) is wanted

@@ -72,19 +72,20 @@ def choose_groups(
     order = np.argsort(np.asarray(clients))
     rows = np.ascontiguousarray(descriptors[order], dtype=np.float64)
     before = [previous.get(clients[position]) for position in order]
+    near = _in_span(rows)
 
     best = np.zeros(len(rows), dtype=np.int64)
     silhouettes: dict[int, float] = {}
     top = -np.inf
     with threadpool_limits(limits=1):
         limit = min(max_groups, len(rows) - 1)
-        for count in range(2, len(_spread(rows, rows[:1], limit)) + 1):
+        for count in range(2, len(_spread(near, near[:1], limit)) + 1):
             warm = count == len(set(previous.values()))
-            start = means_under(rows, before, count) if warm else None
-            labels = k_means(rows, count, seed=seed, start=start)
+            start = means_under(near, before, count) if warm else None
+            labels = k_means(near, count, seed=seed, start=start)
             if len(np.unique(labels)) < count:
                 continue
-            silhouettes[count] = float(silhouette_score(rows, labels))
+            silhouettes[count] = float(silhouette_score(near, labels))
             if silhouettes[count] > top + TIE:
                 top, best = silhouettes[count], labels
     if top < min_silhouette:
@@ -194,6 +195,13 @@ def _direction(rows: Array) -> Array:
     mean = rows.mean(axis=0)
     norm = float(np.linalg.norm(mean))
     return np.zeros_like(mean) if norm < NORM_FLOOR else mean / norm
+
+
+def _in_span(rows: Array) -> Array:
+    """Return rows of at most n numbers that are as far apart as the n ``rows``."""
+    if rows.shape[1] <= len(rows):
+        return rows
+    return np.ascontiguousarray(np.linalg.qr(rows.T, mode="r").T)
 
 
 def _spread(rows: Array, centres: Array, count: int) -> Array:

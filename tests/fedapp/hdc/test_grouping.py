@@ -245,6 +245,17 @@ def test_rotating_the_descriptors_changes_no_group(seed):
         )
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_long_descriptors_are_grouped_as_they_are(seed):
+    rows = blobs(length=700, noise=1.5, seed=seed)
+    found = group(rows)
+    for count, value in found.silhouettes.items():
+        labels = k_means(rows, count, seed=7)
+        assert value == pytest.approx(mean_silhouette(rows, labels), abs=1e-9)
+    assert found.labels.tolist() == np.repeat(range(3), 6).tolist()
+    assert found.centroids.shape == (3, 700)
+
+
 def test_bits_depend_neither_on_threads_nor_on_the_run():
     # More rows than the 256 that scikit-learn gives to one thread at a time.
     rows = blobs(groups=4, each=150, length=40, noise=2.0)

@@ -76,9 +76,16 @@ def _notes(runs: Sequence[tuple[Run, Result]]) -> tuple[str, ...]:
     fates: dict[str, list[str]] = {}
     for run, result in runs:
         if result.status != "finished":
-            cause = f": {without_paths(result.cause, run)}" if result.cause else ""
+            cause = f": {_brief(result.cause, run)}" if result.cause else ""
             fates.setdefault(result.status + cause, []).append(str(run.seed))
     return tuple(f"seed {', '.join(seeds)} {fate}" for fate, seeds in fates.items())
+
+
+def _brief(cause: str, run: Run) -> str:
+    """Return what happened and the first client that it happened to: two lines."""
+    lines = cause.splitlines()
+    more = " (and more)" if len(lines) > 2 else ""
+    return without_paths(" ".join(lines[:2]), run) + more
 
 
 def without_paths(text: str, run: Run) -> str:

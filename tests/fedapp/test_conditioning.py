@@ -1,6 +1,7 @@
 """Models that see a vector of their client."""
 
 import functools
+import math
 
 import pytest
 import torch
@@ -109,9 +110,21 @@ def test_film_scales_and_shifts_whole_channels():
     set_condition(wide, s)
     convolved = plain.encoder[:6](torch.randn(4, *MNIST))
     changed = convolved.clone()
-    changed[:, 7] *= 1 + 0.5 * 2.0
-    changed[:, 9] += -1.0 * 2.0
+    number = 2.0 / LENGTH**0.25
+    changed[:, 7] *= 1 + math.tanh(0.5 * number)
+    changed[:, 9] += math.tanh(-1.0 * number)
     expected = plain.encoder[7](changed.flatten(1))
+    torch.testing.assert_close(layer(convolved.flatten(1)), expected)
+
+
+def test_film_bounds_what_the_largest_weights_do():
+    plain, wide = both("cnn-small", FILM, MNIST)
+    (layer,) = layers_of(wide)
+    with torch.no_grad():
+        layer.scale[:], layer.shift[:] = 1e6, -1e6
+    set_condition(wide, torch.ones(LENGTH))
+    convolved = plain.encoder[:6](torch.randn(4, *MNIST))
+    expected = plain.encoder[7]((2 * convolved - 1).flatten(1))
     torch.testing.assert_close(layer(convolved.flatten(1)), expected)
 
 

@@ -5,6 +5,9 @@ from typing import Any
 
 from fedapp.cli.console import out, per_cent, print_table
 
+SHOWN = 5
+"""Failed replies shown one by one."""
+
 
 def show_summary(summary: Mapping[str, Any], *, per_client: bool) -> None:
     """Print the results of a run."""
@@ -33,4 +36,13 @@ def show_summary(summary: Mapping[str, Any], *, per_client: bool) -> None:
             for c in clients
         ]
         print_table("Clients", head, rows, right=True)
-    out.print(f"failed replies: {len(summary.get('failures') or [])}")
+    failures = summary.get("failures") or []
+    out.print(f"failed replies: {len(failures)}")
+    # A run that failed has said them already.
+    shown = failures[:SHOWN] if summary.get("status") == "completed" else []
+    for failure in shown:
+        where = f"round {failure['round']}, phase {failure['phase']}"
+        first = str(failure["cause"]).partition("\n")[0]
+        out.print(f"  {where}, client {failure['client']}: {first}", soft_wrap=True)
+    if len(failures) > len(shown) > 0:
+        out.print(f"  and {len(failures) - SHOWN} more: summary.json has them all")

@@ -201,7 +201,8 @@ def _in_span(rows: Array) -> Array:
     """Return rows of at most n numbers that are as far apart as the n ``rows``."""
     if rows.shape[1] <= len(rows):
         return rows
-    return np.ascontiguousarray(np.linalg.qr(rows.T, mode="r").T)
+    triangle = np.asarray(np.linalg.qr(rows.T, mode="r"), dtype=np.float64)
+    return np.ascontiguousarray(triangle.T)
 
 
 def _spread(rows: Array, centres: Array, count: int) -> Array:

@@ -149,7 +149,7 @@ def test_results_are_shown(jobs):
 
     for number in ("83.12 %", "70.24 %", "72.56 %", "20.49 %", "84.01 %"):
         assert number in output
-    assert "failed replies: 1" in output
+    assert "failed replies: 1\n  round 1, phase train, client 3: died\n" in output
     assert "90.32 %" not in output
     assert f"run folder: {jobs[0].run_dir}" in output
 

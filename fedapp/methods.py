@@ -204,7 +204,8 @@ def table() -> dict[str, Method]:
     Raises
     ------
     SettingsError
-        If a package offers a name that is taken, or something that is no ``Method``.
+        If a package offers a name that is taken, something that is no ``Method``, or
+        what cannot be loaded.
     """
     found = dict(METHODS)
     for point in entry_points(group=GROUP):
@@ -213,7 +214,14 @@ def table() -> dict[str, Method]:
                 f"package {point.value!r} offers a method {point.name!r}, but that "
                 "name is taken: rename its entry point or uninstall it"
             )
-        method = point.load()
+        try:
+            method = point.load()
+        except Exception as error:
+            package = point.dist.name if point.dist else point.value
+            raise SettingsError(
+                f"the method {point.name!r} of package {package!r} cannot be loaded "
+                f"({type(error).__name__}: {error}): repair or uninstall the package"
+            ) from error
         if not isinstance(method, Method):
             raise SettingsError(f"{point.value} of group {GROUP} is not a Method")
         found[point.name] = method

@@ -21,7 +21,11 @@ def methods() -> None:
     """List the methods."""
     from fedapp.methods import table
 
-    rows = [[name, method.summary] for name, method in table().items()]
+    try:
+        rows = [[name, method.summary] for name, method in table().items()]
+    except SettingsError as problem:  # of a plug-in
+        complain(problem)
+        raise typer.Exit(BAD_SETTINGS) from None
     print_table("Methods", ["name", "what it is"], rows, right=False)
 
 

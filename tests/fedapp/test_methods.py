@@ -1,4 +1,6 @@
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pydantic import BaseModel, ConfigDict
@@ -37,8 +39,11 @@ class Point:
     name: str
     thing: object
     value: str = "their.module:METHOD"
+    dist: Any = None
 
     def load(self):
+        if isinstance(self.thing, Exception):
+            raise self.thing
         return self.thing
 
 
@@ -88,6 +93,20 @@ def test_unknown_data_model_and_shift_are_reported_together():
     assert model.startswith("model.name = 'zzz': expected one of mlp, ")
     assert model.endswith("; see: fedapp settings")
     assert shift.startswith("data.shift = 'rotatoin'; use 'none' or ")
+
+
+@pytest.mark.parametrize(
+    ("dist", "package"),
+    [(None, "their.module:METHOD"), (SimpleNamespace(name="theirs"), "theirs")],
+)
+def test_a_package_that_cannot_be_loaded_is_named(installed, dist, package):
+    installed(Point("mine", ModuleNotFoundError("No module named 'x'"), dist=dist))
+    with pytest.raises(SettingsError) as caught:
+        table()
+    assert str(caught.value) == (
+        f"the method 'mine' of package '{package}' cannot be loaded "
+        "(ModuleNotFoundError: No module named 'x'): repair or uninstall the package"
+    )
 
 
 def test_data_of_ones_own_needs_a_path():

@@ -4,7 +4,7 @@ import re
 
 from command_line import fedapp
 
-from fedapp.config import defaults
+from fedapp.config import SettingsError, defaults
 from fedapp.methods import METHODS
 
 
@@ -13,6 +13,17 @@ def test_methods_lists_each_method():
 
     for name, method in METHODS.items():
         assert re.search(rf"^ *{name} .*{re.escape(method.summary)}", output, re.M)
+
+
+def test_a_package_that_cannot_be_loaded_is_a_complaint(monkeypatch):
+    def broken():
+        raise SettingsError("the method 'mine' cannot be loaded")
+
+    monkeypatch.setattr("fedapp.methods.table", broken)
+    found = fedapp("methods")
+
+    assert found.exit_code == 2
+    assert found.stderr == "the method 'mine' cannot be loaded\n"
 
 
 def test_datasets_lists_each_data_set():

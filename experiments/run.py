@@ -23,7 +23,7 @@ from experiments.table import Table, TableError, read_table
 from experiments.work import work
 from experiments.write import write
 from fedapp.cli.commit import commit_of
-from fedapp.config import suggestion
+from fedapp.config import SettingsError, suggestion
 from fedapp.launch import interruptible
 from fedapp.workplace import cache_folder
 
@@ -63,7 +63,7 @@ def main(
         _check_words(found, only, place)
         folder = data.expanduser().absolute() if data else None
         runs = plan(found, data=folder, out=place, cache=cache_folder())
-    except TableError as problem:
+    except (TableError, SettingsError) as problem:  # SettingsError: of a plug-in
         complain(problem)
         raise typer.Exit(BAD_INPUT) from None
     wanted = [run for run in runs if only in (None, run.cell.row)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib import rc_context
 
-from fedapp.report.drawing import GROUPS, STYLE, canvas, files_of
+from fedapp.report.drawing import GROUPS, MUTED, STYLE, canvas, files_of
 from fedapp.report.folder import RunData, load
 from fedapp.workplace import cache_folder
 
@@ -41,7 +41,7 @@ def main() -> None:
                 draw(top, pull(next(of(runs, "sweep", row, schedule))), look)
                 row = f"FedSAP, M = {weight}, {schedule}"
                 draw(axes, accuracy(list(of(runs, "early", row, ""))), look)
-        top.axhline(1, color="#59616b", lw=0.8)
+        top.axhline(1, color=MUTED, lw=0.8)
         top.set_yscale("log")
         top.set_ylim(*SHOWN)
         top.set_yticks(TICKS, [f"{tick:g}" for tick in TICKS])

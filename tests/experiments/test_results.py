@@ -76,6 +76,14 @@ def test_a_failed_cell_is_shown_as_failed_with_its_cause(tmp_path: Path):
     assert "- a: seed 2 failed: no memory" in markdown(found)
 
 
+def test_a_long_cause_is_told_by_its_first_two_lines(tmp_path: Path):
+    two = "2 of 4 gave a reply:\n  client 1: nan"
+    for cause, more in ((two, ""), (f"{two}\n  client 3: nan", " (and more)")):
+        found = result(tmp_path, [broken(cause), broken(cause)])
+        told = f"seed 1, 2 failed: 2 of 4 gave a reply: client 1: nan{more}"
+        assert found.cells[0].notes == (told,)
+
+
 def test_seeds_of_one_fate_stand_together(tmp_path: Path):
     found = result(tmp_path, [broken("no memory"), broken("no memory")])
     assert found.cells[0].notes == ("seed 1, 2 failed: no memory",)

@@ -8,6 +8,7 @@ from table_files import cell, table_file
 from typer.testing import CliRunner, Result
 
 from experiments.run import ROOT, app
+from fedapp.config import SettingsError
 
 LARGE = {"data.clients": 1000}
 """More clients than digits can serve: found only when the run divides the data."""
@@ -70,6 +71,16 @@ def test_a_dry_run_checks_and_does_nothing(tmp_path: Path):
     assert found.exit_code == 0
     assert "to do: 4 of 4 runs" in found.output
     assert [file.name for file in tmp_path.iterdir()] == ["table.toml"]
+
+
+def test_a_plug_in_that_cannot_be_loaded_is_a_complaint(tmp_path: Path, monkeypatch):
+    def broken() -> None:
+        raise SettingsError("the method 'mine' cannot be loaded")
+
+    monkeypatch.setattr("experiments.identity.table", broken)
+    found = run(table_file(tmp_path, cell("a")), "--out", tmp_path / "out")
+    assert found.exit_code == 2
+    assert "the method 'mine' cannot be loaded" in found.output
 
 
 def test_a_bad_table_is_refused_before_anything_runs(tmp_path: Path):

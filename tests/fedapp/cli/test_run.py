@@ -154,6 +154,29 @@ def test_results_are_shown(jobs):
     assert f"run folder: {jobs[0].run_dir}" in output
 
 
+@pytest.mark.parametrize(
+    ("failed", "shown", "more"),
+    [(5, 5, ""), (7, 5, "  and 2 more: summary.json has them all\n")],
+)
+def test_five_failed_replies_are_shown_each_in_a_line(jobs, failed, shown, more):
+    one = COMPLETED["failures"][0] | {"cause": "died [1]\nin line 7"}
+    jobs.outcome = COMPLETED | {"failures": failed * [one]}
+
+    output = fedapp("run", "output.name=one").output
+
+    lines = shown * "  round 1, phase train, client 3: died [1]\n"
+    assert f"failed replies: {failed}\n{lines}{more}run folder" in output
+
+
+def test_a_failed_run_shows_the_number_of_failed_replies_only(jobs):
+    jobs.outcome = COMPLETED | {"status": "failed", "error": "too few replies"}
+
+    output = fedapp("run", "output.name=one").output
+
+    assert "failed replies: 1\n" in output
+    assert "client 3: died" not in output
+
+
 def test_results_of_each_client_are_shown_on_request(jobs):
     output = fedapp("run", "output.name=one", "--per-client").output
 
